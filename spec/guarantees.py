@@ -124,6 +124,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "STR": "Streams",
         "GRP": "Consumer groups",
         "WAIT": "Waiting",
+        "PAUSE": "Pauses",
         "RET": "Retention and removal",
         "TIME": "Clocks",
         "ISO": "Isolation of requests",
@@ -589,6 +590,15 @@ _CATALOGUE: Collection[Guarantee] = (
         "A client that has left takes nothing",
         "A long poll whose client has disconnected takes no message and leaves no lease.",
         "Otherwise each client that gives up hides messages for a whole lease.",
+    ),
+    _safety(
+        "G-PAUSE-1",
+        "ML",
+        "What is paused delivers nothing",
+        "While a queue is paused, or a group of it, that group gets no message: by no pop, no long poll and no "
+        "WebSocket. That begins when the pause is answered, but for messages whose call PostgreSQL had begun before; "
+        "the resumption ends it. Pushes and acks go on.",
+        "Someone who stops consumers because of what they do wrong must be able to rely on it.",
     ),
     _safety(
         "G-RET-1",

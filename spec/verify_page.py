@@ -85,6 +85,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-STR-3": _SOCKET,
         "G-STR-4": _SOCKET,
         "G-STR-5": _SOCKET,
+        "G-PAUSE-1": "is about an operation that published clients do not have",
         "G-RET-1": _SERVICE,
         "G-RET-2": _SERVICE,
         "G-RET-4": _SERVICE,

@@ -51,9 +51,9 @@ COMMANDS: dict[str, Sequence[Command]] = {
         Command(
             "tail", "queen.cli.client.tail:tail", "Show the newest messages of a queue, and new ones as they arrive."
         ),
-        Command("queues", "queen.cli.client.queues:queues", "List queues, or show one."),
+        Command("queues", "queen.cli.client.queues:queues", "Queues: list, show, pause, resume."),
         Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
-        Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, delete."),
+        Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, pause, resume, delete."),
         Command("seek", "queen.cli.client.seek:seek", "Move the cursors of a consumer group."),
         Command("top", "queen.cli.client.top:top", "Show live throughput and lag per queue."),
     ),

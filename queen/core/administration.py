@@ -175,6 +175,7 @@ class QueueRow(Struct, frozen=True):
     offset_lag: int | None
     oldest_at: datetime | None
     computed_at: datetime | None
+    paused: bool = False
 
 
 class QueuesSummary(Struct, frozen=True):
@@ -232,6 +233,7 @@ class QueueOptions(Struct, frozen=True):
     created_at: datetime
     ttl: int
     max_size: int
+    paused: bool = False
 
 
 class Configured(Struct, frozen=True):
@@ -437,6 +439,7 @@ class GroupRow(Struct, frozen=True):
     untouched: bool | None
     oldest_at: datetime | None
     computed_at: datetime | None
+    paused: bool = False
 
 
 class GroupOrder(Enum):

@@ -48,6 +48,7 @@ class QueueStatistics(Struct, frozen=True):
     pending: int
     leased: int
     dead_letters: int
+    paused: bool = False
 
 
 class GroupStatistics(Struct, frozen=True):
@@ -66,6 +67,7 @@ class GroupStatistics(Struct, frozen=True):
     lag_s: float
     leases: int
     leased: int
+    paused: bool = False
 
 
 class LogStatistics(Struct, frozen=True):

@@ -25,6 +25,8 @@ from queen.log.requests import Pop, Popped
 LENT_S = 0.1
 #: How much longer its worker waits for the answer.
 _GRACE_S = 0.1
+#: The longest time from the lending of a long poll to an answer that is taken.
+LENT_ANSWER_S = LENT_S + _GRACE_S
 #: A sibling gets long polls for this long after a push there.
 _WANTED_S = 0.2
 #: How long the groups are remembered that have enough long polls of their own in a sibling.
@@ -172,7 +174,7 @@ class Lending:
             if not self._siblings.post(origin, _encoder.encode(Ask(number, pop, lease))):
                 self._wanted.get(pop.queue, {}).pop(origin, None)
                 return None, False
-            async with asyncio.timeout(LENT_S + _GRACE_S):
+            async with asyncio.timeout(LENT_ANSWER_S):
                 popped = await lent.answer
         except TimeoutError:
             self._release(pop, lease)

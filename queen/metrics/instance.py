@@ -101,6 +101,7 @@ def _queues(statistics: Iterable[QueueStatistics]) -> Iterator[Metric]:
         ),
         "leased": GaugeMetricFamily("queen_queue_leased_messages", "Messages in flight.", labels=labels),
         "dead_letters": GaugeMetricFamily("queen_queue_dead_letters", "Dead letters of the queue.", labels=labels),
+        "paused": GaugeMetricFamily("queen_queue_paused", "1 while the queue is paused, else 0.", labels=labels),
     }
     for each in statistics:
         for field, family in families.items():
@@ -121,6 +122,7 @@ def _groups(statistics: Iterable[GroupStatistics]) -> Iterator[Metric]:
         "leased": GaugeMetricFamily(
             "queen_group_leased_messages", "Messages in flight in these partitions.", labels=labels
         ),
+        "paused": GaugeMetricFamily("queen_group_paused", "1 while the group is paused, else 0.", labels=labels),
     }
     for each in statistics:
         for field, family in families.items():

@@ -34,6 +34,7 @@ from queen.operations.notify import notify
 from queen.operations.overview import get_overview
 from queen.operations.parked_pops import get_parked_pops
 from queen.operations.partitions import list_partitions
+from queen.operations.pause import pause_consumer_group, pause_queue
 from queen.operations.pop import pop_label, pop_partition, pop_queue
 from queen.operations.postgres_statistics import get_postgres_statistics
 from queen.operations.prometheus import get_prometheus_metrics
@@ -73,6 +74,7 @@ TOPICS: Sequence[Topic] = (
             list_queues,
             get_queue,
             delete_queue,
+            pause_queue,
             get_queue_depth,
             list_partitions,
             list_namespaces,
@@ -102,6 +104,7 @@ TOPICS: Sequence[Topic] = (
             update_subscription,
             seek_consumer_group,
             seek_partition,
+            pause_consumer_group,
             refresh_statistics,
         ],
     ),

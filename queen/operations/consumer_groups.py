@@ -33,6 +33,7 @@ class GroupElement(Struct, rename="camel"):
         max_time_lag: age of the oldest of them in seconds.
         state: ``Stable``; ``Lagging``: ``max_time_lag`` exceeds 300 s; ``Dead``: also, none of these messages was ever
             delivered.
+        paused: it gets no messages of the queue; ``state`` does not say so.
     """
 
     name: str
@@ -47,6 +48,7 @@ class GroupElement(Struct, rename="camel"):
     subscription_timestamp: str | None
     subscription_created_at: str
     stats_age: int
+    paused: bool
 
 
 class CursorElement(Struct, rename="camel"):
@@ -112,6 +114,7 @@ def _group_element(row: GroupRow) -> GroupElement:
         subscription_timestamp=None if row.subscription_mode == "all" else stamp(row.since),
         subscription_created_at=text(row.created_at),
         stats_age=age_s(row.computed_at),
+        paused=row.paused,
     )
 
 

@@ -20,7 +20,7 @@ _BODY_BYTES_MAX = 4096
 
 
 class SwitchBody(Struct):
-    """The new state of a mode.
+    """The new state of a mode, or whether a queue or group is paused.
 
     Attributes:
         enabled: whether to switch it on.
@@ -97,7 +97,7 @@ async def get_maintenance(server: Server, _req: QueenRequest, resp: falcon.asgi.
 )
 async def set_maintenance(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Switches push maintenance on or off, for all servers."""
-    on = await _wanted(req)
+    on = await switch_wanted(req)
 
     async def switch(context: Context) -> Maintenance:
         await set_switch(context, MAINTENANCE_MODE, on)
@@ -137,12 +137,13 @@ async def get_pop_maintenance(server: Server, _req: QueenRequest, resp: falcon.a
 )
 async def set_pop_maintenance(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Switches pop maintenance on or off, for all servers."""
-    on = await _wanted(req)
+    on = await switch_wanted(req)
     await server.run(lambda context: set_switch(context, POP_MAINTENANCE_MODE, on))
     answer(resp, _pop_answer(on))
 
 
-async def _wanted(req: QueenRequest) -> bool:
+async def switch_wanted(req: QueenRequest) -> bool:
+    """Whether a request switches something on."""
     return decode(_decoder, await read_body(req, _BODY_BYTES_MAX), {"enabled": _REQUIRED}).enabled
 
 

@@ -48,7 +48,7 @@ class StatusConfig(Struct, rename="camel"):
 
 
 class DetailQueue(Struct, rename="camel"):
-    """A queue with its options."""
+    """A queue with its options; ``paused``: it delivers no messages."""
 
     id: str
     name: str
@@ -57,6 +57,7 @@ class DetailQueue(Struct, rename="camel"):
     priority: int
     created_at: str
     config: StatusConfig
+    paused: bool
 
 
 class DetailCursor(Struct, rename="camel"):
@@ -106,7 +107,8 @@ def _detail_queue(options: QueueOptions) -> DetailQueue:
     o = options
     buries = keeps_dead_letters(o.dead_letter_queue, o.dlq_after_max_retries)
     config = StatusConfig(o.lease_time or 60, o.retry_limit, o.retry_delay or 0, o.ttl, o.max_size, buries)
-    return DetailQueue(ids.queue_id(o.queue_id), o.name, o.namespace, o.task, o.priority, text(o.created_at), config)
+    queue_id, created_at = ids.queue_id(o.queue_id), text(o.created_at)
+    return DetailQueue(queue_id, o.name, o.namespace, o.task, o.priority, created_at, config, o.paused)
 
 
 def _detail_partition(row: PartitionRow) -> DetailPartition:

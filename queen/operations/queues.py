@@ -28,7 +28,7 @@ class QueueMessages(Struct, rename="camel"):
 
 
 class QueueElement(Struct, rename="camel"):
-    """A queue in a list."""
+    """A queue in a list; ``paused``: it delivers no messages."""
 
     id: str
     name: str
@@ -37,6 +37,7 @@ class QueueElement(Struct, rename="camel"):
     created_at: str
     partitions: int
     messages: QueueMessages
+    paused: bool
 
 
 class QueueList(Struct, rename="camel"):
@@ -90,7 +91,7 @@ def queue_element(row: QueueRow) -> QueueElement:
     messages = QueueMessages(row.total or 0, row.pending or 0, row.processing or 0)
     return QueueElement(
         ids.queue_id(row.queue_id), row.name, row.namespace, row.task, text(row.created_at), row.partitions or 0,
-        messages,
+        messages, row.paused,
     )  # fmt: skip
 
 

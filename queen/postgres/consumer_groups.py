@@ -1,4 +1,4 @@
-"""Lists, seeks and deletes consumer groups."""
+"""Lists, seeks, pauses and deletes consumer groups."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,6 +29,7 @@ _SEEK = call("seek_group_v1", 7)
 _UPDATE = call("update_subscription_v1", 4)
 _CONTINUE = "SELECT complete FROM queen.subscribe_v1($1, $2, 'all', NULL, false, false, $3)"
 _DELETE = call("delete_group_v1", 5)
+_PAUSE = call("pause_v1", 3)
 
 #: Maximum of cursors that one transaction of a deletion removes. It locks no partitions.
 DELETE_STEP = 5000
@@ -91,6 +92,11 @@ class ConsumerGroupStore:
         """Creates a page of the missing cursors of a group; whether there are more."""
         [row] = await self._pool.fetch(_CONTINUE, queue, group, CURSORS_STEP)
         return row["complete"] is False
+
+    async def pause(self, queue: str, group: str | None, *, paused: bool) -> tuple[bool, int]:
+        """Pauses or resumes a queue, or a group of it: whether it exists; how many cursors are ready, if resumed."""
+        [row] = await self._pool.fetch(_PAUSE, queue, group, paused)
+        return row["known"], row["ready"]
 
     async def delete(self, queue: str, group: str, after: str, *, subscription: bool) -> tuple[int | None, str | None]:
         """Deletes a page of a group, or moves it back to its start.

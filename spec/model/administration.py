@@ -13,6 +13,8 @@ from .operations import (
     DeleteMessage,
     GivenUp,
     GiveUp,
+    Pause,
+    Paused,
     Pop,
     Seek,
     SeekResult,
@@ -20,7 +22,7 @@ from .operations import (
     UpdateSubscription,
 )
 from .pop import subscribe
-from .state import Cursor, Group, MessageId, Partition, put_cursor, put_partition, put_queue
+from .state import Cursor, MessageId, Partition, put_cursor, put_partition, put_queue
 
 if TYPE_CHECKING:
     from .state import Lane, State
@@ -101,7 +103,7 @@ def update_subscription(state: State, operation: UpdateSubscription, now: float)
     if queue is None or group is None:
         return state, UpdatedSubscription(False)
     waits = group.after is not None and group.after >= now and operation.since >= now
-    changed = Group(operation.since if waits else None, operation.since)
+    changed = replace(group, after=operation.since if waits else None, start=operation.since)
     groups = {**queue.groups, operation.group: changed}
     return put_queue(state, operation.queue, replace(queue, groups=groups)), UpdatedSubscription(True)
 
@@ -123,6 +125,19 @@ def delete_group(state: State, operation: DeleteGroup, now: float) -> tuple[Stat
         }
     after = put_queue(state, operation.queue, replace(queue, groups=groups, partitions=changed))
     return after, DeletedGroup(len(partitions))
+
+
+def pause(state: State, operation: Pause, _now: float) -> tuple[State, Paused]:
+    """Pause or resume a queue, or one of its groups (G-PAUSE-1)."""
+    queue = state.queues.get(operation.queue)
+    if queue is None or operation.group not in {None, *queue.groups}:
+        return state, Paused(False)
+    if operation.group is None:
+        queue = replace(queue, paused=operation.paused)
+    else:
+        group = replace(queue.groups[operation.group], paused=operation.paused)
+        queue = replace(queue, groups={**queue.groups, operation.group: group})
+    return put_queue(state, operation.queue, queue), Paused(True)
 
 
 def _without(partition: Partition, group: str) -> Partition:

@@ -20,6 +20,7 @@ from .operations import (
     GivenUp,
     Operation,
     Outcome,
+    Paused,
     Pop,
     Popped,
     Pushed,
@@ -55,6 +56,7 @@ _BROKEN: Mapping[type, str] = {
     SeekResult: "G-GRP-5",
     UpdatedSubscription: "G-GRP-6",
     DeletedGroup: "G-GRP-7",
+    Paused: "G-PAUSE-1",
 }
 
 
@@ -170,6 +172,7 @@ def _not_the_next(state: State, operation: Pop, lane: Lane, offsets: tuple[int, 
         return Violation("G-DUR-3", text)
     cursor = partition.cursors[operation.group_name]
     reasons = {
+        "G-PAUSE-1": state.queues[lane.queue].pauses(operation.group_name),
         "G-LEASE-1": cursor.live_lease(now) is not None,
         "G-ACK-6": cursor.ready > now,
         "G-ACK-2": any(cursor.is_done(offset) for offset in offsets),

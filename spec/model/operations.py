@@ -236,6 +236,15 @@ class DeleteGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Pause a queue, or a group of it; or resume it."""
+
+    queue: str
+    group: str | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveExpired:
     """Retention: remove messages as the options of the queue allow."""
 
@@ -270,6 +279,7 @@ Operation: TypeAlias = (
     | Seek
     | UpdateSubscription
     | DeleteGroup
+    | Pause
     | Register
     | Cycle
     | RemoveExpired
@@ -428,6 +438,13 @@ class DeletedGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """Whether there is such a queue, or group."""
+
+    known: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Removed:
     """The oldest offset that each partition of the queue has kept; its head if it kept none."""
 
@@ -463,6 +480,7 @@ Outcome: TypeAlias = (
     | SeekResult
     | UpdatedSubscription
     | DeletedGroup
+    | Paused
     | Registered
     | CycleResult
     | Removed

@@ -121,7 +121,7 @@ def claimable(state: State, operation: Pop, now: float) -> list[Claimable]:
         queue = state.queues[lane.queue]
         partition = queue.partitions[lane.partition]
         offsets = undone(partition, cursor, visible(queue, partition, now))
-        free = cursor.ready <= now  # never while a lease lives: G-LEASE-1
+        free = cursor.ready <= now and not queue.pauses(group)  # never while a lease lives: G-LEASE-1
         if group == operation.group_name and matches(state, operation, lane) and free and offsets:
             since = max(cursor.ready, _visible_since(queue, partition, offsets[0]))
             found.append(Claimable(lane, queue.options.priority, cursor.ready, since, offsets))

@@ -165,6 +165,7 @@ class Group:
 
     after: float | None = None
     start: float = float("-inf")
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,11 @@ class Queue:
     partitions: Mapping[str, Partition] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     dead_letters: tuple[DeadLetter, ...] = ()
+    paused: bool = False
+
+    def pauses(self, group: str) -> bool:
+        """Whether a group gets no messages (G-PAUSE-1)."""
+        return self.paused or self.groups[group].paused
 
 
 @dataclass(frozen=True, slots=True)

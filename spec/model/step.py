@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .ack import ALREADY_COMPLETED, ack
-from .administration import delete_group, delete_message, give_up, seek, update_subscription
+from .administration import delete_group, delete_message, give_up, pause, seek, update_subscription
 from .operations import (
     Ack,
     AckItem,
@@ -27,6 +27,7 @@ from .operations import (
     GiveUp,
     Operation,
     Outcome,
+    Pause,
     Pop,
     Push,
     PushItem,
@@ -151,6 +152,7 @@ STEPS: Mapping[type, Callable[[State, Any, float], tuple[State, Outcome]]] = {
     Seek: seek,
     UpdateSubscription: update_subscription,
     DeleteGroup: delete_group,
+    Pause: pause,
     # Without a request of a client:
     RemoveExpired: remove_expired,
     EvictOverdue: evict_overdue,

@@ -72,6 +72,7 @@ BEGIN
                 SELECT l.part_id, l.ver, l.acked, l.ahead, l.seen, l.attempts, l.ready_at
                 FROM queen.partition_consumers AS l
                 WHERE l.grp_id = w.grp_id AND l.ready_at BETWEEN w.low AND p_now AND l.ready_at < 'infinity'
+                    AND NOT (g.paused OR q.paused)
                 ORDER BY l.ready_at, l.part_id + 0 LIMIT w.slots
                 FOR UPDATE SKIP LOCKED
             ) AS c
@@ -208,7 +209,10 @@ BEGIN
             ) AS l ON l.source = w.source
             JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[l.grp_id])
             JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
-            CROSS JOIN LATERAL queen.lock_ready(l.grp_id, l.part_id, w.wanted::int, p_now) AS c
+            CROSS JOIN LATERAL (
+                SELECT r.* FROM queen.lock_ready(l.grp_id, l.part_id, w.wanted::int, p_now) AS r
+                WHERE NOT (g.paused OR q.paused) OFFSET 0  -- before anything is locked
+            ) AS c
             ORDER BY w.source, q.priority DESC, c.ready_at, c.part_id
         LOOP
             v_more := v_more OR v_cursor.more;

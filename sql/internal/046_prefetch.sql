@@ -32,7 +32,7 @@ AS $$
         FROM (SELECT CASE WHEN w.lo > 0 THEN queen.message_end(e.part, 0) ELSE 0 END AS start) AS c
         OFFSET 0
     ) AS b
-    WHERE q.delayed_processing = 0 AND q.window_buffer = 0 AND b.size <= 65536 AND (
+    WHERE q.delayed_processing = 0 AND q.window_buffer = 0 AND NOT (g.paused OR q.paused) AND b.size <= 65536 AND (
         p_acked + p_batch <= s.last_off
         OR NOT EXISTS (SELECT 1 FROM queen.segments AS m WHERE m.part_id = p_part AND m.last_off > s.last_off)
     );

@@ -42,7 +42,7 @@ END $$;
 COMMENT ON FUNCTION queen.visible_messages IS 'Internal: how many messages of a partition a pop sees.';
 
 -- The partitions of which a pop would deliver something now, and how many messages; of these only, or of all (null); p_limit of
--- them, or all (null). Nothing under a live lease, and nothing while a retry or a delay lasts. A group that is not there (null) would begin at the oldest message.
+-- them, or all (null). Nothing under a live lease, nothing while a retry or a delay lasts, and nothing of what is paused. A group that is not there (null) would begin at the oldest message.
 CREATE OR REPLACE FUNCTION queen.ready_partitions(p_queue bigint, p_parts bigint[], p_grp bigint, p_limit bigint)
 RETURNS TABLE (part_id bigint, ready bigint)
 LANGUAGE plpgsql STABLE
@@ -55,8 +55,12 @@ DECLARE
     v_now timestamptz := queen.clock();
     v_queue record;
 BEGIN
-    SELECT q.delayed_processing AS delay, q.window_buffer AS patience, g.starts_at INTO v_queue
+    SELECT q.delayed_processing AS delay, q.window_buffer AS patience, g.starts_at, q.paused OR coalesce(g.paused, false) AS paused
+    INTO v_queue
     FROM queen.queues AS q LEFT JOIN queen.consumer_groups_metadata AS g ON g.id = p_grp WHERE q.id = p_queue;
+    IF v_queue.paused THEN
+        RETURN;
+    END IF;
     RETURN QUERY
     SELECT r.part_id, r.ready
     FROM (

@@ -19,7 +19,7 @@
 --            `attempt`); and of the segment: off, the offset of the first message returned, created_at, the ends of the
 --            messages returned, and data from byte `start` on (the whole, or the part with these messages). For a group
 --            that could not serve all its pops one row with pop null, grp_id, part_id as asked, and ready_in: the
---            seconds until a cursor there becomes ready by itself (infinity: not before a push; null: no such group or
+--            seconds until a cursor there becomes ready by itself (infinity: not before a push, or before a paused one is resumed; null: no such group or
 --            partition; 0 or less: one is ready, but locked; -infinity: the call has stopped at one of its limits, and
 --            another finds more), and attempt: 1 if a worker may be about to release what it prefetched, else 0. For
 --            each of p_marked whose mark has changed one row with pop null, grp_id and mark.
@@ -65,6 +65,7 @@ BEGIN
             queen.was_prefetched(u.grp_id, u.part_id, v_now)::int,
             CASE
                 WHEN g.id IS NULL OR (u.part_id IS NOT NULL AND c.ready_at IS NULL) THEN NULL
+                WHEN g.paused OR q.paused THEN 'infinity'
                 WHEN v_claims.cut_short THEN '-infinity'
                 WHEN c.ready_at < 'infinity' THEN extract(epoch FROM c.ready_at - v_now)::float8
                 ELSE 'infinity'
@@ -72,6 +73,7 @@ BEGIN
             NULL::bigint, NULL::timestamptz, NULL::bytea, NULL::int, NULL::bytea, NULL
         FROM queen.unserved(p_pop, p_grp, p_part, v_claims.pop) AS u
         LEFT JOIN queen.consumer_groups_metadata AS g ON g.id = ANY(ARRAY[u.grp_id])
+        LEFT JOIN queen.queues AS q ON q.id = ANY(ARRAY[g.queue_id])
         CROSS JOIN LATERAL queen.next_ready(u.grp_id, u.part_id, v_claims.unparked, v_now) AS c (ready_at);
     END IF;
 

@@ -47,7 +47,7 @@ BEGIN
     FOR v_cursor IN
         SELECT
             c.part_id, c.grp_id, c.ver, c.acked, e.next_off - 1 AS last, q.lease_time,
-            greatest(q.delayed_processing, q.window_buffer) AS delay,
+            greatest(q.delayed_processing, q.window_buffer) AS delay, g.paused OR q.paused AS paused,
             -- All of the segment as it was sent: none of it was a duplicate.
             e.next_off - 1 - c.acked = u.n AS whole
         FROM unnest(p_part, p_n) AS u (part_id, n)
@@ -62,7 +62,7 @@ BEGIN
         LIMIT v_room
     LOOP
         v_pop := NULL;
-        IF v_cursor.delay = 0 AND v_cursor.whole THEN
+        IF v_cursor.delay = 0 AND v_cursor.whole AND NOT v_cursor.paused THEN
             SELECT w.pop INTO v_pop
             FROM unnest(p_wait_grp, p_wait_batch, p_wait_parts) WITH ORDINALITY AS w (grp_id, batch, parts, pop)
             WHERE w.grp_id = v_cursor.grp_id AND w.batch > 0 AND w.parts > 0 ORDER BY w.pop LIMIT 1;

@@ -1,6 +1,7 @@
 """The main action of every page, in a real browser, at both widths."""
 
 import re
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
@@ -67,6 +68,29 @@ def test_a_queue_shows_partitions_and_options_which_can_be_changed(
     options = producer.call("GET", f"/api/v1/configure?queue={queue}")["options"]
     assert (options["leaseTime"], options["retentionSeconds"], options["retryLimit"]) == (3600, 60, 3)
     assert screen.fits()
+
+
+def test_a_queue_and_a_group_are_paused_and_resumed(screen: Screen, producer: Producer, queue: str) -> None:
+    group = f"billing {queue}"
+    producer.push(queue, 1, 2)
+    for message in producer.pop(queue, group, batch=1):
+        producer.ack(message, group)
+    screen.open("queues", queue, title=queue)
+    screen.button(f"Pause {queue}").click()
+    screen.answer("Pause")
+    screen.says(f"{queue} is paused")
+    screen.open("groups", group, title=f"Group {group}")
+    screen.button(f"Pause {group} on {queue}").click()
+    screen.answer("Pause")
+    expect(screen.page.get_by_text("paused", exact=True)).to_be_visible()
+    assert screen.fits()
+    assert producer.call("GET", f"/api/v1/pop/queue/{queue}?consumerGroup={quote(group)}") is None
+    screen.button(f"Resume {group} on {queue}").click()
+    screen.says(f"{group} on {queue} delivers messages again")
+    screen.open("queues", queue, title=queue)
+    screen.button(f"Resume {queue}").click()
+    expect(screen.button(f"Pause {queue}")).to_be_visible()
+    assert [message["data"] for message in producer.pop(queue, group)] == [2]
 
 
 def test_a_number_with_many_digits_is_pushed_and_shown_as_it_is(screen: Screen, producer: Producer, queue: str) -> None:

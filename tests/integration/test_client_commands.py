@@ -130,6 +130,22 @@ def test_queues_are_listed_and_shown(queen: Client, queue: str) -> None:
     assert "Queue not found (404)" in queen.refusal(1, "queues", f"{queue}-not")
 
 
+def test_queues_and_groups_are_paused_and_resumed(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "1")
+    queen.text("pop", queue, "-g", "billing", "--auto-ack")
+    assert queen.text("queues", "pause", queue) == f"{queue} is paused: its consumers get no messages\n"
+    assert queen.text("groups", "pause", "billing", "-q", queue).startswith(f"billing on {queue} is paused")
+    assert queen.json("pop", queue) == []
+    assert re.search(rf"^{queue} .* yes *$", queen.text("queues"), re.MULTILINE)
+    assert re.search(r"^paused +yes *$", queen.text("queues", "show", queue), re.MULTILINE)
+    assert re.search(rf"^{queue} +billing .* yes *$", queen.text("groups", "list", queue), re.MULTILINE)
+    assert queen.json("groups", "resume", "billing", "--queue", queue)["paused"] is False
+    assert queen.text("queues", "resume", queue) == f"{queue} delivers messages\n"
+    assert [each["data"] for each in queen.json("pop", queue)] == [1]
+    assert "Queue not found (404)" in queen.refusal(1, "queues", "pause", f"{queue}-not")
+    assert "Consumer group not found" in queen.refusal(1, "groups", "pause", "other", "-q", queue)
+
+
 def test_groups_are_listed_shown_and_deleted(queen: Client, queue: str) -> None:
     queen.text("push", queue, "1")
     queen.text("pop", queue, "-g", "billing", "--auto-ack")

@@ -42,6 +42,7 @@ ACCEPTED = "sql/internal/036_append_accepted.sql"
 OPEN_CURSORS, SQL_ACK = "sql/internal/051_open_cursors.sql", "sql/procedures/sql_consumer/ack.sql"
 SQL_CONSUMER = "tests/integration/test_sql_consumer.py"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
+PAUSE = "tests/integration/test_pause.py"
 HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
@@ -812,6 +813,26 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-SPOOL-9", "a request that is too slow stops the replay",
         (REPLAY, "            return await self._hold_back(shard, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
+    ),
+    _sql(
+        "G-PAUSE-1", "a pop of a paused group finds messages",
+        ("sql/internal/045_claim.sql", "                    AND NOT (g.paused OR q.paused)\n", ""),
+        tests=PAUSE,
+    ),
+    _sql(
+        "G-PAUSE-1", "a paused queue delivers to pops of several kinds",
+        ("sql/internal/045_claim.sql", "WHERE NOT (g.paused OR q.paused) OFFSET 0", "WHERE NOT g.paused OFFSET 0"),
+        tests=PAUSE,
+    ),
+    _sql(
+        "G-PAUSE-1", "a push serves the long polls of a paused group",
+        ("sql/procedures/push_to_waiters.sql", " AND NOT v_cursor.paused THEN", " THEN"),
+        tests=PAUSE,
+    ),
+    _sql(
+        "G-PAUSE-1", "an ack prefetches messages of a paused group",
+        ("sql/internal/046_prefetch.sql", " AND NOT (g.paused OR q.paused)", ""),
+        tests=PAUSE,
     ),
     _sql(
         "G-OUT-1", "transactions that were under way at the last move are forgotten",

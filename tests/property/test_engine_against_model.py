@@ -330,6 +330,10 @@ class EngineAgainstModel(RuleBasedStateMachine):
     def delete_group(self, queue: str, group: str, subscription: bool) -> None:
         self.perform(model.DeleteGroup(queue, group, subscription))
 
+    @rule(queue=queues, group=st.none() | group_names, paused=st.booleans())
+    def pause(self, queue: str, group: str | None, paused: bool) -> None:
+        self.perform(model.Pause(queue, group, paused))
+
     def teardown(self) -> None:
         if not hasattr(self, "state"):
             return
@@ -379,6 +383,7 @@ class EngineAgainstModel(RuleBasedStateMachine):
     "G-GRP-6",
     "G-GRP-7",
     "G-DLQ-6",
+    "G-PAUSE-1",
     "G-RET-1",
     "G-RET-2",
     "G-RET-5",

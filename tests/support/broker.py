@@ -283,6 +283,10 @@ class Broker:
                 )
                 self._context.cache.forget_queue(operation.queue)
                 return model.DeletedGroup(cursors)
+            case model.Pause():
+                groups = administration.consumer_groups
+                known, _ready = await groups.pause(operation.queue, operation.group, paused=operation.paused)
+                return model.Paused(known)
         raise AssertionError(operation)
 
     async def _key(self, operation: model.DeleteMessage | model.GiveUp) -> MessageKey:

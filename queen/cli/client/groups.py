@@ -7,7 +7,7 @@ import msgspec
 import typer
 from msgspec import Raw, Struct
 
-from queen.cli.client import showing
+from queen.cli.client import pausing, showing
 from queen.cli.client.asking import confirm
 from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, at, connected
 from queen.cli.client.options import Group, Json, Token, Url, Yes
@@ -19,8 +19,9 @@ _ROUTE = "/api/v1/consumer-groups"
 _CURSORS = 1000
 _PAGE = 1000
 
-groups = typer.Typer(name="groups", help="Consumer groups: list, show, delete.", no_args_is_help=True)
+groups = typer.Typer(name="groups", help="Consumer groups: list, show, pause, resume, delete.", no_args_is_help=True)
 
+OfQueue = Annotated[str, typer.Option("--queue", "-q", help="The queue.", show_default=False)]
 OnQueue = Annotated[
     str | None, typer.Option("--queue", "-q", help="Only on this queue.", show_default="all of its queues")
 ]
@@ -36,6 +37,7 @@ class GroupOfQueue(Struct, rename="camel"):
     total_lag: int
     max_time_lag: int
     state: str
+    paused: bool = False
 
 
 class Cursor(Struct, rename="camel"):
@@ -64,7 +66,7 @@ class Deleted(Struct, rename="camel"):
 
 @groups.callback()
 def _groups() -> None:
-    """Consumer groups: list, show, delete."""
+    """Consumer groups: list, show, pause, resume, delete."""
 
 
 def on_queues(server: Server, queues: Sequence[str]) -> Iterator[tuple[Raw, GroupOfQueue]]:
@@ -105,6 +107,7 @@ def list_(
         "lag",
         "oldest",
         "state",
+        "paused",
         right=("partitions", "with lag", "lag", "oldest"),
     )
     for _, each in found:
@@ -116,6 +119,7 @@ def list_(
             each.total_lag,
             duration(each.max_time_lag),
             each.state,
+            "yes" if each.paused else "",
         )
     if found:
         made.show()
@@ -154,6 +158,26 @@ def show(group: Group, queue: OnQueue = None, json: Json = False, url: Url = DEF
     made.show()
     if len(made) == _CURSORS:
         err.print(f"the first {_CURSORS} partitions", style="dim")
+
+
+@groups.command("pause")
+def pause(group: Group, queue: OfQueue, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Pause a group on a queue: its consumers get no messages until it is resumed. Acks go on.
+
+    --json prints the server's answer.
+    """
+    path = at(_ROUTE + "/{}/queues/{}", group, queue)
+    pausing.switch(path, f"{group} on {queue}", on=True, json=json, url=url, token=token)
+
+
+@groups.command("resume")
+def resume(group: Group, queue: OfQueue, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Resume a paused group on a queue.
+
+    --json prints the server's answer.
+    """
+    path = at(_ROUTE + "/{}/queues/{}", group, queue)
+    pausing.switch(path, f"{group} on {queue}", on=False, json=json, url=url, token=token)
 
 
 @groups.command("delete")

@@ -1,18 +1,21 @@
-"""``queen queues``: lists queues, or shows one."""
+"""``queen queues``: lists queues, shows one, pauses and resumes."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
 import typer
 from msgspec import Raw, Struct
+from typer.core import TyperGroup
 
-from queen.cli.client import showing
+from queen.cli.client import pausing, showing
 from queen.cli.client.connection import DEFAULT_URL, Server, at, connected
 from queen.cli.client.options import Json, Token, Url
+from queen.cli.client.options import Queue as Name
 from queen.cli.output import err
 
+_ROUTE = "/api/v1/resources/queues/{}"
 _PAGE = 1000
 #: Maximum of names in one query, and of their bytes in a URL.
 _NAMES = 100
@@ -36,6 +39,7 @@ class Queue(Struct, rename="camel"):
     task: str
     partitions: int
     messages: Messages
+    paused: bool = False
 
 
 class Queues(Struct):
@@ -88,6 +92,7 @@ class Labels(Struct, rename="camel"):
     task: str
     priority: int
     created_at: str
+    paused: bool = False
 
 
 class Partition(Struct, rename="camel"):
@@ -106,7 +111,25 @@ class Detail(Struct):
     totals: Counts
 
 
-def queues(
+class _ShowUnlessNamed(TyperGroup):
+    """Takes ``queen queues NAME`` for ``queen queues show NAME``, unless NAME is a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own copy of click
+        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
+            args = ["show", *args]
+        return super().parse_args(ctx, args)
+
+
+queues = typer.Typer(name="queues", help="Queues: list, show, pause, resume.", cls=_ShowUnlessNamed)
+
+
+@queues.callback()
+def _queues() -> None:
+    """Queues: list, show, pause, resume. Without a command, as show."""
+
+
+@queues.command("show")
+def show(
     name: Annotated[str | None, typer.Argument(help="Queue to show.", metavar="QUEUE", show_default="all")] = None,
     namespace: Annotated[str | None, typer.Option(help="Only queues of this namespace.", show_default=False)] = None,
     task: Annotated[str | None, typer.Option(help="Only queues of this task.", show_default=False)] = None,
@@ -139,15 +162,43 @@ def queues(
         "messages",
         "pending",
         "leased",
+        "paused",
         right=("partitions", "messages", "pending", "leased"),
     )
     for each in (msgspec.json.decode(raw, type=Queue) for raw in found):
         counts = each.messages
-        made.add(each.name, each.namespace, each.task, each.partitions, counts.total, counts.pending, counts.processing)
+        made.add(
+            each.name,
+            each.namespace,
+            each.task,
+            each.partitions,
+            counts.total,
+            counts.pending,
+            counts.processing,
+            "yes" if each.paused else "",
+        )
     if found:
         made.show()
     else:
         err.print("no queues", style="dim")
+
+
+@queues.command("pause")
+def pause(name: Name, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Pause a queue: consumers of all groups get no messages until it is resumed. Pushes and acks go on.
+
+    --json prints the server's answer.
+    """
+    pausing.switch(at(_ROUTE, name), name, on=True, json=json, url=url, token=token)
+
+
+@queues.command("resume")
+def resume(name: Name, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Resume a paused queue. Groups of it that are paused themselves stay so.
+
+    --json prints the server's answer.
+    """
+    pausing.switch(at(_ROUTE, name), name, on=False, json=json, url=url, token=token)
 
 
 def every(server: Server, namespace: str | None = None, task: str | None = None) -> Iterator[Raw]:
@@ -183,7 +234,7 @@ def there(server: Server, queue: str) -> None:
     Raises:
         RefusedError: it does not exist (404).
     """
-    server.get(Raw, at("/api/v1/resources/queues/{}", queue), {"limit": 1})
+    server.get(Raw, at(_ROUTE, queue), {"limit": 1})
 
 
 def _show_one(detail: Detail, config: Config) -> None:
@@ -192,6 +243,7 @@ def _show_one(detail: Detail, config: Config) -> None:
         ("queue", queue.name),
         ("namespace, task", f"{queue.namespace}, {queue.task}"),
         ("created", showing.local(queue.created_at)),
+        ("paused", "yes" if queue.paused else "no"),
         ("priority", queue.priority),
         ("lease", f"{config.lease_time} s"),
         ("retries", f"{config.retry_limit}, after {config.retry_delay} ms"),

@@ -5,14 +5,21 @@ import { badge, button, card, fill, h, link } from "../dom.js";
 import { count, duration, moment } from "../format.js";
 import { removeGroup, seek } from "../group_actions.js";
 import { operations } from "../operations.js";
+import { pauseSwitch } from "../pausing.js";
 import { to } from "../router.js";
 import { session } from "../session.js";
 import { Table } from "../tables.js";
+
+// The most groups that the server lists in one answer.
+const LIMIT = 1000;
 
 export const title = ({ names }) => `Group ${names[0]}`;
 
 export function open(view, { names: [consumerGroup] }, refreshNow) {
   const tables = new Map();
+  // Not the view itself: a refresh that ends late would overwrite the next page.
+  const shownQueues = h("div", { class: "view" });
+  view.append(shownQueues);
   const empty = h("p", { class: "empty" }, "There is no such consumer group");
 
   function tableOf(queue) {
@@ -27,19 +34,28 @@ export function open(view, { names: [consumerGroup] }, refreshNow) {
       { name: "Lease", value: (row) => (row.leaseActive ? badge("leased", "warn") : badge("free")) },
       ...moving,
     ], { empty: "No partitions", sort: "Lag", descending: true });
+    const delivery = h("span");
     const whole = session.may(operations.seekConsumerGroup) ? button("Seek all partitions", () => seek(consumerGroup, queue, null, refreshNow), { "data-key": `seek all ${queue}` }) : null;
     const remove = session.may(operations.deleteConsumerGroupOfQueue) ? button("Delete group", () => removeGroup(consumerGroup, queue, refreshNow), { class: "danger", "data-key": `delete ${queue}` }) : null;
-    const element = card("", h("div", { class: "head" }, h("h2", {}, "Queue ", link(queue, to("queues", [queue]))), h("div", { class: "actions" }, whole, remove)), table.element);
-    return { table, element };
+    const element = card("", h("div", { class: "head" }, h("h2", {}, "Queue ", link(queue, to("queues", [queue]))), h("div", { class: "actions" }, delivery, whole, remove)), table.element);
+    return { table, element, delivery };
   }
 
   async function refresh() {
-    const queues = Object.entries(await call(operations.getConsumerGroup, { consumerGroup }));
+    const [cursors, found] = await Promise.all([
+      call(operations.getConsumerGroup, { consumerGroup }), call(operations.listConsumerGroups, { search: consumerGroup, limit: LIMIT }),
+    ]);
+    const queues = Object.entries(cursors);
+    const paused = new Set(found.filter((group) => group.name === consumerGroup && group.paused).map((group) => group.queueName));
     for (const [queue] of queues) if (!tables.has(queue)) tables.set(queue, tableOf(queue));
     const shown = queues.map(([queue]) => tables.get(queue).element);
-    if (!shown.length) fill(view, empty);
-    else if (shown.length !== view.children.length || shown.some((element, n) => view.children[n] !== element)) fill(view, shown);
-    for (const [queue, { partitions }] of queues) tables.get(queue).table.show(partitions);
+    if (!shown.length) fill(shownQueues, empty);
+    else if (shown.length !== shownQueues.children.length || shown.some((element, n) => shownQueues.children[n] !== element)) fill(shownQueues, shown);
+    for (const [queue, { partitions }] of queues) {
+      const { table, delivery } = tables.get(queue);
+      table.show(partitions);
+      fill(delivery, pauseSwitch(operations.pauseConsumerGroup, { consumerGroup, queue }, `${consumerGroup} on ${queue}`, paused.has(queue), refreshNow));
+    }
   }
 
   return { refresh };

@@ -5,6 +5,7 @@ import { badge, button, card, field, h, link } from "../dom.js";
 import { count, duration } from "../format.js";
 import { removeGroup, seek } from "../group_actions.js";
 import { operations } from "../operations.js";
+import { pausedBadge } from "../pausing.js";
 import { to } from "../router.js";
 import { session } from "../session.js";
 import { Pager, Table } from "../tables.js";
@@ -22,7 +23,7 @@ export function open(view, _args, refreshNow) {
   const table = new Table("Consumer groups", [
     { name: "Group", by: (row) => row.name, value: (row) => link(text(row), to("groups", [row.name])) },
     { name: "Queue", long: true, by: (row) => row.queueName, value: (row) => link(row.queueName, to("queues", [row.queueName])) },
-    { name: "State", wide: true, by: (row) => row.state, value: (row) => badge(row.state, { Stable: "good", Dead: "bad" }[row.state] ?? "warn") },
+    { name: "State", wide: true, by: (row) => row.state, value: (row) => [badge(row.state, { Stable: "good", Dead: "bad" }[row.state] ?? "warn"), " ", pausedBadge(row.paused)] },
     { name: "Lag", number: true, by: (row) => row.totalLag, value: (row) => count(row.totalLag) },
     { name: "Oldest", number: true, wide: true, by: (row) => row.maxTimeLag, value: (row) => duration(row.maxTimeLag) },
     { name: "Partitions with lag", number: true, wide: true, by: (row) => row.partitionsWithLag, value: (row) => `${count(row.partitionsWithLag)} of ${count(row.members)}` },

@@ -7,6 +7,7 @@ import { ask } from "../dialogs.js";
 import { ago, count, duration, moment, rate } from "../format.js";
 import { perform } from "../notices.js";
 import { operations } from "../operations.js";
+import { pausedBadge, pauseSwitch } from "../pausing.js";
 import { configure, described } from "../queue_options.js";
 import { remove } from "./queues.js";
 import { to } from "../router.js";
@@ -24,6 +25,7 @@ export function open(view, { names: [queue] }, refreshNow) {
   let known = null;
   const figures = h("div");
   const options = h("div");
+  const delivery = h("span");
   const chart = new Chart("Messages per second", [
     { label: "Pushed", colour: "--one" }, { label: "Popped", colour: "--three" }, { label: "Acknowledged", colour: "--two" },
   ], rate);
@@ -41,13 +43,14 @@ export function open(view, { names: [queue] }, refreshNow) {
     { name: "Group", value: (row) => link(row.name, to("groups", [row.name])) },
     { name: "Lag", number: true, value: (row) => count(row.totalLag) },
     { name: "Oldest", number: true, value: (row) => duration(row.maxTimeLag) },
-    { name: "State", value: (row) => badge(row.state, row.state === "Stable" ? "good" : "warn") },
+    { name: "State", value: (row) => [badge(row.state, row.state === "Stable" ? "good" : "warn"), " ", pausedBadge(row.paused)] },
   ], { empty: "No consumer group has read this queue yet" });
   const change = session.may(operations.configureQueue) ? button("Change options", () => known && configure(known, refreshNow)) : null;
   view.append(
     h("div", { class: "actions" },
       link("Messages", to("messages", [], { queue })), link("Dead letters", to("dead-letters", [], { queue })),
       session.may(operations.push) ? button("Push a message", () => push(queue, refreshNow)) : null,
+      delivery,
       session.may(operations.deleteQueue) ? button("Delete queue", () => remove(queue, leave), { class: "danger" }) : null),
     figures,
     h("div", { class: "columns" }, chart.element, card("Consumer groups", groups.element)),
@@ -71,6 +74,7 @@ export function open(view, { names: [queue] }, refreshNow) {
       call(operations.listConsumerGroups, { queue, order: "lag" }),
     ]);
     fill(figures, summary(status.totals));
+    fill(delivery, pauseSwitch(operations.pauseQueue, { queue }, queue, status.queue.paused, refreshNow));
     known = configuration;
     fill(options, facts([...described(configuration), ["Created", moment(status.queue.createdAt)]]));
     const each = (name) => (point, seconds) => (point ? point[name] / seconds : 0);

@@ -6,6 +6,7 @@ import { confirm } from "../dialogs.js";
 import { count, rate } from "../format.js";
 import { perform } from "../notices.js";
 import { operations } from "../operations.js";
+import { pausedBadge } from "../pausing.js";
 import { configure } from "../queue_options.js";
 import { to } from "../router.js";
 import { since } from "../series.js";
@@ -27,7 +28,7 @@ export function open(view, _args, refreshNow) {
   const pager = new Pager(LIMIT, page);
   const speed = (name, which) => rates.get(name)?.[which] ?? 0;
   const table = new Table("Queues", [
-    { name: "Queue", by: (queue) => queue.name, value: (queue) => link(queue.name, to("queues", [queue.name])) },
+    { name: "Queue", by: (queue) => queue.name, value: (queue) => [link(queue.name, to("queues", [queue.name])), " ", pausedBadge(queue.paused)] },
     { name: "Labels", wide: true, value: (queue) => [queue.namespace, queue.task].filter(Boolean).map((label) => [badge(label), " "]) },
     { name: "Partitions", number: true, wide: true, by: (queue) => queue.partitions, value: (queue) => count(queue.partitions) },
     { name: "Messages", number: true, wide: true, by: (queue) => queue.messages.total, value: (queue) => count(queue.messages.total) },

@@ -26,7 +26,7 @@ CREATE OR REPLACE FUNCTION queen.list_queues_v1(
 ) RETURNS TABLE (
     queue_id bigint, name text, namespace text, task text, created_at timestamptz, partitions bigint, total bigint,
     pending bigint, processing bigint, completed bigint, failed bigint, dead_letter bigint, offset_lag bigint,
-    oldest_at timestamptz, computed_at timestamptz
+    oldest_at timestamptz, computed_at timestamptz, paused bool
 )
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_custom_plan
@@ -35,8 +35,9 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT q.queue_id, q.name, q.namespace, q.task, q.created_at, q.partitions, q.total, q.pending, q.processing,
-        q.completed, q.failed, q.dead_letter, q.offset_lag, q.oldest_at, q.computed_at
+        q.completed, q.failed, q.dead_letter, q.offset_lag, q.oldest_at, q.computed_at, o.paused
     FROM queen.chosen_queues(p_namespace, p_task, p_queue, p_search) AS q
+    JOIN queen.queues AS o ON o.id = q.queue_id
     ORDER BY
         CASE WHEN p_order = 'pending' THEN q.pending END DESC NULLS LAST,
         CASE WHEN p_order = 'name' THEN q.name END,

@@ -6,8 +6,7 @@ CREATE OR REPLACE FUNCTION queen.list_groups_v1(
 ) RETURNS TABLE (
     grp_id bigint, name text, queue text, subscription_mode text, since timestamptz, created_at timestamptz,
     members bigint, partitions_with_lag bigint, total_lag bigint, leases bigint, leased_messages bigint,
-    consumed bigint,
-    untouched bool, oldest_at timestamptz, computed_at timestamptz
+    consumed bigint, untouched bool, oldest_at timestamptz, computed_at timestamptz, paused bool
 )
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_custom_plan
@@ -16,7 +15,7 @@ AS $$
 BEGIN
     RETURN QUERY
     SELECT g.id, g.name, q.name, g.subscription_mode, g.since, g.created_at, t.members, t.partitions_with_lag,
-        t.total_lag, t.leases, t.leased_messages, t.consumed, t.untouched, t.oldest_at, t.computed_at
+        t.total_lag, t.leases, t.leased_messages, t.consumed, t.untouched, t.oldest_at, t.computed_at, g.paused
     FROM queen.consumer_groups_metadata AS g
     JOIN queen.queues AS q ON q.id = g.queue_id
     LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id

@@ -18,11 +18,12 @@ COMMENT ON FUNCTION queen.summarize_figures_v1 IS
 -- Purpose:   figures of the queues that were made first.
 -- Arguments: p_limit  so many at the most: each becomes series of its own
 CREATE OR REPLACE FUNCTION queen.list_queue_figures_v1(p_limit int) RETURNS TABLE (
-    queue text, partitions bigint, messages bigint, pending bigint, leased bigint, dead_letters bigint
+    queue text, partitions bigint, messages bigint, pending bigint, leased bigint, dead_letters bigint,
+    paused bool
 )
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT q.name, t.partitions, t.total, t.pending, t.processing, t.dead_letter
+    SELECT q.name, t.partitions, t.total, t.pending, t.processing, t.dead_letter, q.paused
     FROM queen.queue_stats AS t JOIN queen.queues AS q ON q.id = t.queue_id
     ORDER BY q.id LIMIT p_limit;
 END;
@@ -31,12 +32,13 @@ COMMENT ON FUNCTION queen.list_queue_figures_v1 IS 'Statistics of the queues tha
 -- Purpose:   figures of the consumer groups that were made first.
 -- Arguments: p_limit  so many at the most: each becomes series of its own
 CREATE OR REPLACE FUNCTION queen.list_group_figures_v1(p_limit int) RETURNS TABLE (
-    queue text, consumer_group text, lag bigint, lag_s float8, leases bigint, leased bigint
+    queue text, consumer_group text, lag bigint, lag_s float8, leases bigint, leased bigint, paused bool
 )
 LANGUAGE sql STABLE
 BEGIN ATOMIC
     SELECT q.name, g.name, t.total_lag,
-        coalesce(greatest(0, date_part('epoch', queen.clock() - t.oldest_at)), 0), t.leases, t.leased_messages
+        coalesce(greatest(0, date_part('epoch', queen.clock() - t.oldest_at)), 0), t.leases, t.leased_messages,
+        g.paused
     FROM queen.group_stats AS t
     JOIN queen.consumer_groups_metadata AS g ON g.id = t.grp_id
     JOIN queen.queues AS q ON q.id = g.queue_id

@@ -1,0 +1,30 @@
+"""Pauses and resumes queues and consumer groups."""
+
+import msgspec
+from msgspec import Raw, Struct
+
+from queen.cli.client import showing
+from queen.cli.client.connection import connected
+
+
+class Enabled(Struct):
+    """The body of the request."""
+
+    enabled: bool
+
+
+class State(Struct):
+    """Whether it is paused now."""
+
+    paused: bool
+
+
+def switch(path: str, what: str, *, on: bool, json: bool, url: str, token: str | None) -> None:
+    """Pauses or resumes what has this path, and says so."""
+    with connected(url, token) as server:
+        answer = server.post(Raw, f"{path}/pause", Enabled(on))
+    if json:
+        showing.document(answer)
+    else:
+        paused = msgspec.json.decode(answer, type=State).paused
+        showing.say(f"{what} {'is paused: its consumers get no messages' if paused else 'delivers messages'}")
