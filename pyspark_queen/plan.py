@@ -111,27 +111,29 @@ class Bounds(Struct, frozen=True):
         return replace(self, till_us=time_us if self.till_us is None else min(self.till_us, time_us))
 
 
-async def lanes(connection: Connection, options: ReadOptions) -> list[Lane]:
+async def lanes(connection: Connection, options: ReadOptions, *, strict: bool = True) -> list[Lane]:
     """The partitions that the options name.
 
     Raises:
-        OptionError: a queue or partition does not exist.
+        OptionError: a queue does not exist, or with ``strict`` a partition; without ``failOnDataLoss``, only if
+            ``strict``.
     """
     try:
         names = [row["name"] for row in await connection.fetch(_QUEUES, options.queue_pattern)]
     except asyncpg.InvalidRegularExpressionError as problem:
         raise OptionError(f"queuePattern: PostgreSQL says {problem}") from None
     if options.queue:
-        for name in options.queue:
-            _must_exist("queue", name, names)
+        if strict or options.fail_on_data_loss:
+            for name in options.queue:
+                _must_exist("queue", name, names)
         names = list(options.queue)
-    elif options.queue_pattern and not names:
+    elif options.queue_pattern and not names and strict:
         raise OptionError(f"queuePattern: no queue is named like {options.queue_pattern}")
     rows = await connection.fetch(_PARTITIONS, names)
     found = [Lane(Place(row["number"], row["queue"], row["partition"]), row["oldest"], row["next_off"]) for row in rows]
     if not options.partition:
         return found
-    for name in options.partition:
+    for name in options.partition if strict else ():
         _must_exist("partition", name, [lane.place.partition for lane in found])
     return [lane for lane in found if lane.place.partition in options.partition]
 
@@ -142,10 +144,20 @@ def _must_exist(what: str, name: str, there: list[str]) -> None:
 
 
 async def starts(connection: Connection, options: ReadOptions, found: list[Lane]) -> dict[int, int]:
-    """By partition: the first offset to read."""
+    """By partition: the first offset to read.
+
+    Raises:
+        DataLossError: one that was given has been removed.
+    """
     if options.starting_timestamp is not None:
         return await at_time(connection, found, options.starting_timestamp)
-    return _chosen("startingOffsets", options.starting_offsets, found, EARLIEST)
+    first = _chosen("startingOffsets", options.starting_offsets, found, EARLIEST)
+    for lane in found:
+        if first[lane.place.number] < lane.oldest:
+            if options.fail_on_data_loss:
+                raise _lost(lane.place, first[lane.place.number], lane.oldest)
+            first[lane.place.number] = lane.oldest
+    return first
 
 
 async def ends(connection: Connection, options: ReadOptions, found: list[Lane]) -> dict[int, int]:
@@ -180,18 +192,16 @@ def _chosen(option: str, given: int | Offsets, found: list[Lane], rest: int) -> 
                 raise OptionError(f"{option}: {queue} has no partition {partition} that is read{near}")
     chosen = {}
     for lane in found:
-        offset = offsets.get(lane.place.queue, {}).get(lane.place.partition, rest)
-        chosen[lane.place.number] = {EARLIEST: lane.oldest, LATEST: lane.end}.get(offset, offset)
+        place = lane.place
+        offset = offsets.get(place.queue, {}).get(place.partition, rest)
+        if offset > lane.end:
+            raise OptionError(f"{option}: {offset} is behind the end of {place.queue}/{place.partition}, {lane.end}")
+        chosen[place.number] = {EARLIEST: lane.oldest, LATEST: lane.end}.get(offset, offset)
     return chosen
 
 
 async def ranges(connection: Connection, options: ReadOptions, bounds: Bounds) -> list[Range]:
-    """What a batch read reads.
-
-    Raises:
-        DataLossError: a given first offset has been removed.
-        OptionError: a given offset lies behind the log end.
-    """
+    """What a batch read reads."""
     found = await lanes(connection, options)
     first, last = await starts(connection, options, found), await ends(connection, options, found)
     since = {} if bounds.since_us is None else await at_time(connection, found, bounds.since_us)
@@ -203,13 +213,6 @@ async def ranges(connection: Connection, options: ReadOptions, bounds: Bounds) -
             continue
         if bounds.partitions is not None and place.partition not in bounds.partitions:
             continue
-        for option, offset in (("startingOffsets", first[number]), ("endingOffsets", last[number])):
-            if offset > lane.end:
-                raise OptionError(
-                    f"{option}: {offset} is behind the end of {place.queue}/{place.partition}, {lane.end}"
-                )
-        if first[number] < lane.oldest and options.fail_on_data_loss:
-            raise lost(place, first[number], lane.oldest)
         begin = max(first[number], lane.oldest, bounds.since, since.get(number, 0))
         end = min(last[number], bounds.till, till.get(number, lane.end))
         if begin < end:
@@ -217,7 +220,7 @@ async def ranges(connection: Connection, options: ReadOptions, bounds: Bounds) -
     return chosen
 
 
-def lost(place: Place, wanted: int, there: int) -> DataLossError:
+def _lost(place: Place, wanted: int, there: int) -> DataLossError:
     """The error for messages that retention or somebody has removed."""
     return DataLossError(
         f"messages of {place.queue}/{place.partition} were removed before they were read: offset {wanted} is wanted, "

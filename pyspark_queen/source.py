@@ -3,14 +3,16 @@
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from . import columns, options
+from . import columns, options, write
 from .batch import QueenReader
+from .stream import QueenStreamReader
+from .write import QueenStreamWriter, QueenWriter
 
 NAME = "queen"
 
 
 class QueenSource(DataSource):
-    """Reads the log of Queen from PostgreSQL (``docs/spark.md``)."""
+    """Reads the log of Queen from PostgreSQL, and pushes over HTTP or with SQL (``docs/spark.md``)."""
 
     @classmethod
     def name(cls) -> str:
@@ -25,3 +27,20 @@ class QueenSource(DataSource):
     def reader(self, schema: StructType) -> QueenReader:
         """Reads a table."""
         return QueenReader(options.read_options(self.options, options.BATCH), columns.wanted(schema))
+
+    def streamReader(self, schema: StructType) -> QueenStreamReader:  # noqa: N802 - Spark's name
+        """Reads a stream."""
+        return QueenStreamReader(options.read_options(self.options, options.STREAM), columns.wanted(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> QueenWriter:
+        """Writes a table."""
+        return QueenWriter(self._write_options(schema, overwrite=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> QueenStreamWriter:  # noqa: N802 - as above
+        """Writes a stream."""
+        return QueenStreamWriter(self._write_options(schema, overwrite=overwrite))
+
+    def _write_options(self, schema: StructType, *, overwrite: bool) -> options.WriteOptions:
+        given = options.write_options(self.options)
+        write.check(schema, given, overwrite=overwrite)
+        return given

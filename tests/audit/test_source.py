@@ -4,18 +4,24 @@ import asyncio
 import json
 from collections.abc import Iterator
 from datetime import UTC, timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import asyncpg
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pyspark_queen.errors import OptionError
 from pyspark_queen.options import BATCH, read_options
+from pyspark_queen.stream import limited
 from spark_validation.session import first_line
+from tests.support.guides import code, request_of
+from tests.support.processes import wait_until
 from tests.support.servers import create_database, database_url, drop_database, serving_database
 
 KEY = "5f" * 32
@@ -272,3 +278,241 @@ def test_what_else_is_wrong_is_named(spark, place):
     assert said(table(spark, place, "offset string")) == "the column offset is of type bigint, not string"
     empty = place._replace(dsn=database_url(place.dsn, "postgres"))
     assert said(table(spark, empty, "offset bigint")).startswith("there is no log in this database")
+
+
+# ---------------------------------------------------------------- streams
+
+
+class Run(NamedTuple):
+    """A stream with a checkpoint, which each call continues."""
+
+    spark: SparkSession
+    place: Place
+    folder: Path
+
+    def read(self, **options: Any) -> list[list[tuple[str, int]]]:
+        """The messages of each batch, until the end of the log."""
+        found: dict[int, list[tuple[str, int]]] = {}
+
+        def take(rows: DataFrame, number: int) -> None:
+            found[number] = sorted((row.partition, row.offset) for row in rows.collect())
+
+        schema = "partition string, offset bigint, payload string"
+        stream = self.spark.readStream.format("queen").schema(schema).options(dsn=self.place.dsn, **options).load()
+        writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(self.folder))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        return [found[number] for number in sorted(found) if found[number]]
+
+
+def test_a_stream_reads_each_message_once_across_restarts(spark, place, tmp_path):
+    run = Run(spark, place, tmp_path)
+    place.push("flow", "a", [*range(25)])
+    place.push("flow", "b", [1])
+    options = {"queue": "flow", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 10}
+    batches = run.read(**options)
+    assert [len(batch) for batch in batches] == [10, 10, 6]
+    assert sorted(each for batch in batches for each in batch) == [("a", n) for n in range(25)] + [("b", 0)]
+    place.push("flow", "a", ["more"])
+    place.push("flow", "c", ["new partition"])
+    assert run.read(**options) == [[("a", 25), ("c", 0)]]
+    assert run.read(**options) == []
+    # A batch that was planned and not finished is read again, exactly, whatever came meanwhile.
+    place.push("flow", "a", ["planned"])
+    assert run.read(**options) == [[("a", 26)]]
+    last = max((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    (tmp_path / "commits" / f".{last.name}.crc").unlink()
+    place.push("flow", "a", ["later"])
+    assert run.read(**options) == [[("a", 26)], [("a", 27)]]
+    # Without a starting offset, a new stream begins at the end.
+    assert Run(spark, place, tmp_path / "new").read(queue="flow") == []
+
+
+def test_a_stream_fails_when_messages_are_gone(spark, place, tmp_path):
+    run = Run(spark, place, tmp_path)
+    place.push("fading", "a", [1])
+    options = {"queue": "fading", "startingOffsets": "earliest"}
+    assert run.read(**options) == [[("a", 0)]]
+    place.push("fading", "a", [2, 3])
+    place.push("fading", "a", [4])
+    place.ask(
+        "SELECT queen.remove_upto(p.id, 1, now()) FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = queue_id"
+        " WHERE q.name = 'fading'"
+    )
+    with pytest.raises(PySparkException, match="1 of 3 messages were removed before they were read"):
+        run.read(**options)
+    assert run.read(**options, failOnDataLoss=False) == [[("a", 2), ("a", 3)]]
+    place.http.delete("/api/v1/resources/queues/fading").raise_for_status()
+    with pytest.raises(PySparkException, match="there is no queue fading"):
+        run.read(**options)
+
+
+@given(st.dictionaries(st.sampled_from("abcde"), st.tuples(st.integers(0, 50), st.integers(0, 50))), st.integers(1, 99))
+def test_a_limited_batch_is_full_and_every_partition_has_its_turn(lanes, most):
+    ends = {part: since + there for part, (since, there) in lanes.items()}
+    start, batches = {part: since for part, (since, _) in lanes.items()}, 0
+    while start != ends:
+        end = limited(start, ends, most)
+        took = {part: end[part] - start[part] for part in ends}
+        assert all(number >= 0 for number in took.values())
+        assert all(end[part] <= ends[part] for part in ends)
+        assert sum(took.values()) == min(most, sum(ends.values()) - sum(start.values()))
+        start, batches = end, batches + 1
+    assert batches == -(-sum(there for _, there in lanes.values()) // most)
+
+
+# ---------------------------------------------------------------- writes
+
+
+def written(place: Place, queue: str) -> dict[str, list[Any]]:
+    """By partition: the payloads in the log, in their order, without Spark."""
+    rows = place.ask(
+        "SELECT p.name, m.payload::text AS payload FROM queen.messages AS m"
+        " JOIN queen.partitions AS p ON p.id = m.part_id JOIN queen.queues AS q ON q.id = p.queue_id"
+        " WHERE q.name = $1 ORDER BY m.part_id, m.off",
+        queue,
+    )
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row["name"], []).append(json.loads(row["payload"]))
+    return found
+
+
+def rows_of(spark: SparkSession, number: int, tasks: int = 1) -> DataFrame:
+    """Rows for two partitions, in their order."""
+    rows = spark.range(0, number, 1, tasks)
+    payload = F.to_json(F.struct(F.col("id").alias("n"))).alias("payload")
+    return rows.select(F.concat(F.lit("p"), F.col("id") % 2).alias("partition"), payload)
+
+
+def test_a_table_is_written_over_http_and_the_same_write_again_writes_nothing(spark, place):
+    rows = rows_of(spark, 30, tasks=2)
+    url = str(place.http.base_url)
+    write = rows.write.format("queen").mode("append").options(url=url, queue="http", batchSize=7, writeId="day 1")
+    write.save()
+    wanted = {"p0": [{"n": n} for n in range(0, 30, 2)], "p1": [{"n": n} for n in range(1, 30, 2)]}
+    assert {name: sorted(found, key=str) for name, found in written(place, "http").items()} == {
+        name: sorted(found, key=str) for name, found in wanted.items()
+    }
+    write.save()
+    assert sum(map(len, written(place, "http").values())) == 30
+    # Equal rows of one write are different messages; ids of their own make them one.
+    same = spark.range(3).select(F.lit("{}").alias("payload"), F.lit("twice").alias("queue"))
+    same.write.format("queen").mode("append").options(url=url).save()
+    same.withColumn("transactionId", F.lit("x")).write.format("queen").mode("append").options(url=url).save()
+    assert len(written(place, "twice")["Default"]) == 4
+
+
+def test_a_table_is_written_with_sql(spark, place):
+    place.http.post("/api/v1/configure", json={"queue": "sql"}).raise_for_status()
+    write = rows_of(spark, 20).write.format("queen").mode("append")
+    for _ in range(2):
+        write.options(dsn=place.dsn, queue="sql", writeId="once").save()
+    wait_until(lambda: not place.ask("SELECT FROM queen.outbox LIMIT 1"), "an empty outbox", 60)
+    assert written(place, "sql") == {
+        "p0": [{"n": n} for n in range(0, 20, 2)],
+        "p1": [{"n": n} for n in range(1, 20, 2)],
+    }
+
+
+def test_a_task_that_is_run_again_writes_nothing_twice(spark, place, tmp_path):
+    """The first attempt fails after it has written some of its rows."""
+    mark = tmp_path / "failed"
+
+    def fail_once(batches: Any) -> Any:
+        yield from batches
+        if not mark.exists():
+            mark.touch()
+            raise RuntimeError("the first attempt ends here")
+
+    rows = rows_of(spark, 25_000).mapInArrow(fail_once, "partition string, payload string")
+    options = {"url": str(place.http.base_url), "queue": "again", "writeId": "w", "batchSize": 5_000}
+    write = rows.write.format("queen").mode("append").options(**options)
+    with pytest.raises(PySparkException, match="the first attempt ends here"):
+        write.save()
+    assert 0 < sum(map(len, written(place, "again").values())) < 25_000
+    write.save()
+    assert written(place, "again") == {
+        "p0": [{"n": n} for n in range(0, 25_000, 2)],
+        "p1": [{"n": n} for n in range(1, 25_000, 2)],
+    }
+
+
+def test_a_stream_from_queue_to_queue_moves_each_message_once_whatever_is_repeated(spark, place, tmp_path):
+    place.push("from", "a", [*range(20)])
+
+    def run() -> None:
+        stream = spark.readStream.format("queen").schema("partition string, payload string")
+        stream = stream.options(dsn=place.dsn, queue="from", startingOffsets="earliest", maxOffsetsPerTrigger=8).load()
+        sink = stream.writeStream.format("queen").options(url=str(place.http.base_url), queue="to")
+        query = sink.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+
+    run()
+    assert written(place, "to") == {"a": [*range(20)]}
+    # As after a kill between the writes of a batch and its commit.
+    for path in (tmp_path / "commits").iterdir():
+        path.unlink()
+    place.push("from", "a", [*range(20, 25)])
+    run()
+    assert written(place, "to") == {"a": [*range(25)]}
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "text"),
+    [
+        ({"url": "localhost"}, "payload", "url='localhost': not the address of a server, such as http://localhost:6632"),
+        ({}, "payload", "give one of the options url (of a server, to push over HTTP) and dsn"),
+        ({"url": "http://h", "startingOffsets": "latest"}, "payload", "the option startingOffsets is of a batch read"),
+        ({"dsn": "postgresql://h/d", "token": "t"}, "payload", "the option token is for url, not for dsn"),
+        ({"url": "http://h", "batchSise": "3"}, "payload", "there is no option batchsise: is batchSize meant?"),
+        ({"url": "http://h"}, "payload, 1 AS offset", "a message has no column offset. There are partition, payload"),
+        ({"url": "http://h"}, "queue", "the column payload is missing: the JSON of the messages"),
+        ({"url": "http://h"}, "payload", "name the queue: the option queue, or a column queue"),
+        ({"url": "http://127.0.0.1:1", "timeoutSeconds": "1"}, "payload, queue", "http://127.0.0.1:1 did not store"),
+        ({"url": "here", "queue": "bad"}, "'no json' AS payload", "a payload is not JSON"),
+        ({"url": "here", "queue": ""}, "payload", "queue='': not a text"),
+        ({"url": "here", "partition": "x" * 256}, "payload, queue", "http"),
+        ({"dsn": "here", "queue": "nowhere"}, "payload", "PostgreSQL cannot be used: unknown queue: 'nowhere'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_write_is_refused(spark, place, options, columns, text):
+    there = {"url": str(place.http.base_url), "dsn": place.dsn}
+    given = {name: there[name] if value == "here" else value for name, value in options.items()}
+    rows = spark.sql("SELECT '{}' AS payload, 'q' AS queue").selectExpr(*columns.split(", "))
+    with pytest.raises(PySparkException) as caught:
+        rows.write.format("queen").mode("append").options(**given).save()
+    assert first_line(caught.value).startswith(text)
+
+
+def test_the_tutorial_works(spark, place, tmp_path):
+    """As a reader does who types what stands there."""
+    page = Path(__file__).parents[2] / "docs" / "spark-tutorial.md"
+    [line] = code(page, "sh")
+    method, path, body = request_of(line)
+    place.http.request(method, path, content=body).raise_for_status()
+    start, lake, look, replay = code(page, "python")
+    names: dict[str, Any] = {"__name__": "tutorial"}
+    assert {"DSN", "URL", "LAKE"} <= {each.partition(" = ")[0] for each in start.splitlines()}
+    names |= {"spark": spark, "DSN": place.dsn, "URL": str(place.http.base_url), "LAKE": str(tmp_path)}
+    exec(lake, names)
+    place.push("sales", "paris", [{"item": "tea", "price": 4.5}])
+    names["copy_to_lake"]()
+    exec(look, names)
+    rows = spark.read.parquet(str(tmp_path / "sales")).select("partition", "offset", "item", "price").collect()
+    assert sorted(map(tuple, rows)) == [("berlin", 0, "tea", 4.5), ("paris", 0, "cake", 6.0), ("paris", 1, "tea", 4.5)]
+    place.ask(
+        "UPDATE queen.segments AS s SET created_at = s.created_at - interval '1 day' FROM queen.partitions AS p"
+        " JOIN queen.queues AS q ON q.id = p.queue_id WHERE p.id = s.part_id AND q.name = 'sales' AND s.last_off = 0"
+    )
+    exec(replay, names)
+    names["replay_yesterday"]()
+    again = {"berlin": [{"item": "tea", "price": 4.5}], "paris": [{"item": "cake", "price": 6}]}
+    assert written(place, "sales-again") == again
