@@ -31,6 +31,7 @@ DECLARE
     v_mark text;
     v_closed text;
     v_parts bigint[];
+    v_passed bigint[];
 BEGIN
     BEGIN
         v_low := queen.low_water(p_grp, p_now);
@@ -41,13 +42,14 @@ BEGIN
         PERFORM set_config(queen.name_of_mark(p_grp), v_mark, false) WHERE v_mark <> '';
         PERFORM set_config('queen.closed', v_closed, false) WHERE v_closed <> '';
     END;
+    v_passed := queen.passed_over(p_grp);
     SELECT array_agg(u.part_id) INTO v_parts
     FROM (
         SELECT c.part_id FROM queen.partition_consumers AS c
         WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.ready_at < 'infinity'
         ORDER BY c.ready_at, c.part_id + 0 LIMIT p_limit
     ) AS u;
-    RETURN coalesce(v_parts, '{}');
+    RETURN v_passed || coalesce(v_parts, '{}');
 END $$;
 COMMENT ON FUNCTION queen.ready_for_transaction IS 'Internal: partitions of a group that are ready, for a pop of SQL.';
 

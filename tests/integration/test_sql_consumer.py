@@ -401,7 +401,7 @@ async def test_a_consumer_needs_the_right_to_call_and_no_other(
             ):  # fmt: skip
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):
                     await consumer.execute(forbidden)
-            await database.execute(f"GRANT EXECUTE ON FUNCTION queen.pop, queen.ack TO {role}")
+            await database.execute(f"GRANT queen_consumer TO {role}")
             async with consumer.transaction():
                 [row] = await pop(consumer, queue)
                 await ack(consumer, row["lease_id"])
@@ -412,6 +412,15 @@ async def test_a_consumer_needs_the_right_to_call_and_no_other(
     finally:
         await database.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
     assert (await api.pop(queue)).messages == []
+
+
+async def test_what_is_paused_delivers_nothing(api: Api, database: Connection, queue: str) -> None:
+    await filled(api, database, queue)
+    for group in (None, "__QUEUE_MODE__"):
+        await database.execute("SELECT queen.pause_v1($1, $2, true)", queue, group)
+        assert await pop(database, queue) == []
+        await database.execute("SELECT queen.pause_v1($1, $2, false)", queue, group)
+    assert len(await pop(database, queue)) == 1
 
 
 async def test_nothing_is_popped_under_pop_maintenance(api: Api, database: Connection, queue: str) -> None:

@@ -8,7 +8,7 @@
 --            the isolation is not READ COMMITTED
 -- Locks:     the cursors of the lease, in (part_id, grp_id) order, until the transaction ends; nothing else.
 -- Writes:    partition_consumers, dead_letter_queue, open_cursors.
--- Rights:    those of the owner. EXECUTE is nobody else's until it is granted.
+-- Rights:    those of the owner. EXECUTE is that of queen_consumer (subscribe.sql).
 CREATE OR REPLACE FUNCTION queen.ack_many(
     lease_id uuid, message_ids uuid[], status text DEFAULT 'completed', error text DEFAULT NULL
 ) RETURNS void
@@ -27,7 +27,6 @@ BEGIN
     PERFORM queen.ack_for_transaction(lease_id, message_ids, v_kind, error);
 END $$;
 COMMENT ON FUNCTION queen.ack_many IS 'Acks messages of a lease in the caller''s own transaction; NULL: all of them.';
-REVOKE EXECUTE ON FUNCTION queen.ack_many FROM public;
 
 CREATE OR REPLACE FUNCTION queen.ack(
     lease_id uuid, message_id uuid DEFAULT NULL, status text DEFAULT 'completed', error text DEFAULT NULL
@@ -40,7 +39,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.ack IS
     'Acks a message of a lease, or all of them, in the caller''s own transaction. What cannot be acked is an error.';
-REVOKE EXECUTE ON FUNCTION queen.ack FROM public;
 
 -- A lease that this transaction has given lives until it ends, because nobody else can have had the messages.
 CREATE OR REPLACE FUNCTION queen.ack_for_transaction(p_lease uuid, p_messages uuid[], p_kind text, p_error text)

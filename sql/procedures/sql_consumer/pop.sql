@@ -4,12 +4,13 @@
 --            batch          most messages, 1 to 10000; partitions: most partitions, 1 to 64
 --            lease_seconds  length of the lease, from the commit; null: the queue's
 --            auto_ack       no lease: the messages are done when the transaction commits
--- Returns:   the messages: by partition, in order of offsets. None: nothing is ready, or pops are stopped (maintenance).
+-- Returns:   the messages: by partition, in order of offsets. None: nothing is ready; or pops are stopped, or
+--            the queue or group is paused
 -- Errors:    42704 unknown queue or group; 55000 the group has not all its cursors; 22023 an argument is wrong; 0A000 the
 --            queue is encrypted, a payload is no jsonb, or the isolation is not READ COMMITTED
 -- Locks:     the cursors whose messages it returns, with SKIP LOCKED, until the transaction ends; nothing else.
 -- Writes:    partition_consumers, open_cursors.
--- Rights:    those of the owner. EXECUTE is nobody else's until it is granted.
+-- Rights:    those of the owner. EXECUTE is that of queen_consumer (subscribe.sql).
 CREATE OR REPLACE FUNCTION queen.pop(
     queue text, consumer_group text DEFAULT NULL, partition text DEFAULT NULL, batch int DEFAULT 1,
     partitions int DEFAULT 1, lease_seconds int DEFAULT NULL, auto_ack bool DEFAULT false
@@ -54,7 +55,6 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.pop IS
     'Pops messages in the caller''s own transaction: they are leased, or done, if and only if it commits.';
-REVOKE EXECUTE ON FUNCTION queen.pop FROM public;
 
 CREATE OR REPLACE FUNCTION queen.check_pop(p_batch int, p_partitions int, p_seconds int) RETURNS void
 LANGUAGE plpgsql
@@ -72,7 +72,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.check_pop IS 'Internal: refuses arguments that are no pop.';
 
--- The group of a pop; null: it begins later.
+-- The group of a pop; null: it delivers nothing now, because it begins later or is paused.
 CREATE OR REPLACE FUNCTION queen.group_for_transaction(
     p_queue queen.queues, p_name text, p_group text, p_now timestamptz
 ) RETURNS bigint
@@ -94,7 +94,7 @@ BEGIN
         RAISE EXCEPTION 'the queue % has no consumer group %', quote_literal(p_name), quote_literal(v_name) USING
             ERRCODE = 'undefined_object', DETAIL = 'A pop of SQL makes no group, because that would lock the queue until the commit.',
             HINT = 'Make it once, in a transaction of its own: SELECT queen.subscribe(queue, consumer_group).';
-    ELSIF v_group.starts_at >= p_now AND NOT v_group.begins THEN
+    ELSIF v_group.paused OR p_queue.paused OR (v_group.starts_at >= p_now AND NOT v_group.begins) THEN
         RETURN NULL;
     ELSIF NOT queen.has_all_cursors(v_group, p_now) THEN
         RAISE EXCEPTION 'the consumer group % has not begun in all partitions of %', quote_literal(v_name), quote_literal(p_name)

@@ -5,7 +5,7 @@
 -- Errors:    42704 unknown queue; 22023 a group without characters or longer than 255, or queue mode with a start
 -- Locks:     those of subscribe_v1, until the transaction ends: call it in one of its own.
 -- Writes:    what subscribe_v1 writes.
--- Rights:    those of the owner. EXECUTE is nobody else's until it is granted.
+-- Rights:    those of the owner. EXECUTE is that of queen_consumer (subscribe.sql).
 CREATE OR REPLACE FUNCTION queen.subscribe(
     queue text, consumer_group text DEFAULT NULL, subscription_from timestamptz DEFAULT NULL
 ) RETURNS void
@@ -36,4 +36,23 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION queen.subscribe IS 'Makes a consumer group, for pops of SQL.';
-REVOKE EXECUTE ON FUNCTION queen.subscribe FROM public;
+
+-- Who may consume: the role queen_consumer, and to whom the owner has granted it; as queen_producer (outbox/push.sql).
+DO $$
+BEGIN
+    -- They run with the rights of their owner.
+    REVOKE EXECUTE ON FUNCTION queen.pop, queen.ack, queen.ack_many, queen.subscribe, queen.settle_cursor FROM PUBLIC;
+    IF to_regrole('queen_consumer') IS NULL
+        AND (SELECT r.rolcreaterole OR r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user) THEN
+        BEGIN
+            CREATE ROLE queen_consumer NOLOGIN;
+        EXCEPTION
+            WHEN duplicate_object OR unique_violation THEN
+                NULL; -- made at this moment for another database
+        END;
+    END IF;
+    IF to_regrole('queen_consumer') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA queen TO queen_consumer;
+        GRANT EXECUTE ON FUNCTION queen.pop, queen.ack, queen.ack_many, queen.subscribe TO queen_consumer;
+    END IF;
+END $$;
