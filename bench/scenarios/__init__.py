@@ -9,6 +9,7 @@ from bench.scenarios import (
     held_snapshot,
     layers,
     listing,
+    outbox,
     procedures,
     retention,
     spool,
@@ -27,4 +28,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     retention.SCENARIO,
     depth.SCENARIO,
     held_snapshot.SCENARIO,
+    outbox.SCENARIO,
 )

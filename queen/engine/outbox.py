@@ -10,14 +10,14 @@ tried again there, after pauses that grow (``queen.engine.outbox_held``).
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable
 
 from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, TooSlowError
 from queen.engine.context import Context
 from queen.engine.handlers.push import current_options
 from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, reason_of
 from queen.engine.outbox_held import HeldOutbox
-from queen.engine.ports import OutboxDatabase, OutboxMessage, OutboxRead, PushOptions
+from queen.engine.ports import OutboxDatabase, OutboxPartition, OutboxRead, PushOptions
 
 log = logging.getLogger("queen.outbox")
 
@@ -117,34 +117,34 @@ class Outbox:
         read = await self._database.read(MESSAGES_MAX, BYTES_MAX)
         if read is None:
             return 0
-        messages = [message for message in read.messages if not message.held and message.queue is not None]
-        keyless = self._keyless(messages, await current_options(self._context))
+        partitions = [each for each in read.partitions if not each.held and each.queue is not None]
+        keyless = self._keyless(partitions, await current_options(self._context))
         try:
-            moved = await self._move(read, messages, keyless, f"{NoEncryptionKeyError.code}: the servers have no key")
+            moved = await self._move(read, partitions, keyless, f"{NoEncryptionKeyError.code}: the servers have no key")
         except DatabaseUnavailableError:
             raise
         except Exception as problem:
-            moved = await self._move(read, messages, frozenset(map(_place, messages)), reason_of(problem))
+            moved = await self._move(read, partitions, frozenset(map(_place, partitions)), reason_of(problem))
         self._stands_in = self._stands_in and moved
-        return len(read.messages) if moved else 0
+        return read.rows if moved else 0
 
-    def _keyless(self, messages: Sequence[OutboxMessage], options: PushOptions) -> frozenset[tuple[int, str]]:
+    def _keyless(self, partitions: Iterable[OutboxPartition], options: PushOptions) -> frozenset[tuple[int, str]]:
         """The partitions whose messages must be encrypted, and cannot be."""
         if self._context.keys is not None:
             return frozenset()
-        return frozenset([_place(message) for message in messages if message.queue in options.encrypted])
+        return frozenset([_place(each) for each in partitions if each.queue in options.encrypted])
 
     async def _move(
-        self, read: OutboxRead, messages: Sequence[OutboxMessage], hold: Collection[tuple[int, str]], reason: str
+        self, read: OutboxRead, partitions: Iterable[OutboxPartition], hold: Collection[tuple[int, str]], reason: str
     ) -> bool:
         if hold:
             log.warning("Messages of the outbox of %d partitions are held back: %s", len(hold), reason)
-        movable = [message for message in messages if _place(message) not in hold]
+        movable = [each for each in partitions if _place(each) not in hold]
         moved = await append(self._context, movable, lambda batch: self._database.move(read, batch, hold, reason))
         if moved and hold:
             self._held.look()
         return moved
 
 
-def _place(message: OutboxMessage) -> tuple[int, str]:
-    return message.queue_id, message.partition
+def _place(messages: OutboxPartition) -> tuple[int, str]:
+    return messages.queue_id, messages.partition

@@ -1,46 +1,46 @@
 """Appends messages that SQL has pushed, whether they come from the outbox or were held back."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
 from queen.core.errors import ConflictError, QueenError
 from queen.engine.context import Context
 from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, seal
-from queen.engine.ports import Moved, OutboxMessage
+from queen.engine.ports import Moved, OutboxPartition
 from queen.log.append import AppendBatch
 from queen.log.requests import PartitionBatch, Push
-from queen.log.segment import encode_entry
+from queen.log.segment import encode_entry, encode_plain, plain_length
 
 #: The most messages, and bytes of payloads, of one move.
 MESSAGES_MAX, BYTES_MAX = 5_000, 8 << 20
 
 
-def push_of(messages: Sequence[OutboxMessage]) -> Push:
+def push_of(partitions: Iterable[OutboxPartition]) -> Push:
     """The messages as a push: a batch per partition, without the messages of deleted queues."""
-    partitions: dict[tuple[str, str], list[OutboxMessage]] = {}
-    for message in messages:
-        if message.queue is not None:
-            partitions.setdefault((message.queue, message.partition), []).append(message)
-    batches = [_batch(queue, name, of_partition) for (queue, name), of_partition in partitions.items()]
+    batches = [_batch(each.queue, each) for each in partitions if each.queue is not None and each.payloads]
     return Push(batches, sum(len(batch.lengths) for batch in batches))
 
 
-def _batch(queue: str, partition: str, messages: Sequence[OutboxMessage]) -> PartitionBatch:
-    entries = [encode_entry(each.payload.encode(), each.transaction_id, None, None) for each in messages]
-    ids = [each.transaction_id or "" for each in messages]
-    lengths = [len(entry) + 1 for entry in entries]
-    return PartitionBatch(queue, partition, range(len(entries)), b",".join(entries), lengths, ids if any(ids) else None)
+def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
+    ids, payloads = messages.transaction_ids, [text.encode() for text in messages.payloads]
+    places = range(len(payloads))
+    if not any(ids):
+        lengths = [plain_length(payload) for payload in payloads]
+        return PartitionBatch(queue, messages.partition, places, encode_plain(payloads), lengths, None)
+    entries = [encode_entry(payload, ids[at], None, None) for at, payload in enumerate(payloads)]
+    lengths, chosen = [len(entry) + 1 for entry in entries], [each or "" for each in ids]
+    return PartitionBatch(queue, messages.partition, places, b",".join(entries), lengths, chosen)
 
 
 async def append(
-    context: Context, messages: Sequence[OutboxMessage], move: Callable[[AppendBatch], Awaitable[Moved]]
+    context: Context, partitions: Iterable[OutboxPartition], move: Callable[[AppendBatch], Awaitable[Moved]]
 ) -> bool:
     """Lays messages out and moves them, again while the layout is outdated; tells consumers. False: moved in vain.
 
     Raises:
         QueenError: they cannot be moved now.
     """
-    push = push_of(messages)
+    push = push_of(partitions)
     if not await laid_out_anew(partial(_append, context, push, move)):
         return False
     announce(context, [push])

@@ -65,8 +65,8 @@ class HeldOutbox:
             return None
         limit_s = min(REPLAY_CALL_S * 2**read.tries, _LIMIT_S) if read.tries else None
         try:
-            if read.messages and not await append(
-                self._context, read.messages, lambda batch: self._database.move_held(read, batch, limit_s)
+            if read.messages.payloads and not await append(
+                self._context, [read.messages], lambda batch: self._database.move_held(read, batch, limit_s)
             ):
                 return False
         except DatabaseUnavailableError:
@@ -75,5 +75,5 @@ class HeldOutbox:
             await self._database.postpone_held(read, reason_of(problem))
             return False
         if read.done and await self._database.let_go(read):
-            log.info("Messages of the outbox are no longer held back", extra={"partition": read.partition})
+            log.info("Messages of the outbox are no longer held back", extra={"partition": read.messages.partition})
         return True

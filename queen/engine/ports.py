@@ -318,17 +318,19 @@ class Replayed(Struct, frozen=True):
     stale: bool = False
 
 
-class OutboxMessage(Struct, frozen=True):
-    """A message that SQL has pushed.
+class OutboxPartition(Struct, frozen=True):
+    """Messages that SQL has pushed to a partition, in order.
 
-    ``queue`` is ``None`` if its queue was deleted; ``held``: its partition is held back.
+    Attributes:
+        queue: ``None`` if it was deleted.
+        held: the partition is held back.
     """
 
     queue_id: int
     queue: str | None
     partition: str
-    transaction_id: str | None
-    payload: str
+    transaction_ids: Sequence[str | None]
+    payloads: Sequence[str]
     held: bool = False
 
 
@@ -340,7 +342,8 @@ class OutboxRead(Struct, frozen=True):
     done: bool
     last_xid: str
     last_seq: int
-    messages: Sequence[OutboxMessage]
+    rows: int
+    partitions: Sequence[OutboxPartition]
 
 
 class HeldRead(Struct, frozen=True):
@@ -351,13 +354,11 @@ class HeldRead(Struct, frozen=True):
         done: no more wait in the partition.
     """
 
-    queue_id: int
-    partition: str
+    messages: OutboxPartition
     tries: int
     moved_seq: int
     last_seq: int
     done: bool
-    messages: Sequence[OutboxMessage]
 
 
 class Moved(Struct, frozen=True):

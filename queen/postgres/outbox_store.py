@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from queen.engine.ports import HeldRead, Moved, OutboxMessage, OutboxRead
+from queen.engine.ports import HeldRead, Moved, OutboxPartition, OutboxRead
 from queen.log.append import AppendBatch
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
@@ -32,15 +32,17 @@ class OutboxStore:
         rows = await self._pool.fetch(_READ, messages, size)
         if not rows:
             return None
-        end = rows.pop()
-        last = rows[-1]
-        found = [
-            OutboxMessage(
-                row["queue_id"], row["queue"], row["partition"], row["transaction_id"], row["payload"], row["held"]
+        partitions = [
+            OutboxPartition(
+                row["queue_id"], row["queue"], row["partition"], row["transaction_ids"], row["payloads"], row["held"]
             )
             for row in rows
         ]
-        return OutboxRead(end["moves"], end["target"], end["done"], last["xid"], last["seq"], found)
+        of_all = rows[0]
+        return OutboxRead(
+            of_all["moves"], of_all["target"], of_all["done"], of_all["last_xid"], of_all["last_seq"],
+            of_all["n_rows"], partitions,
+        )  # fmt: skip
 
     async def move(
         self, read: OutboxRead, batch: AppendBatch, hold: Collection[tuple[int, str]] = (), reason: str = ""
@@ -48,7 +50,7 @@ class OutboxStore:
         """Moves the messages of a read, laid out in a batch; holds back those of some partitions."""
         queues, partitions = [queue for queue, _ in hold], [partition for _, partition in hold]
         [row] = await self._pool.fetch(
-            _MOVE, read.moves, read.target, read.done, read.last_xid, read.last_seq, len(read.messages),
+            _MOVE, read.moves, read.target, read.done, read.last_xid, read.last_seq, read.rows,
             queues, partitions, reason, batch.flush, *push_arguments(batch), batch.version,
         )  # fmt: skip
         return Moved(row["moved"], row["unknown"] or (), row["stale"])
@@ -59,29 +61,26 @@ class OutboxStore:
         if not rows:
             return None
         last = rows[-1]
-        found = [
-            OutboxMessage(row["queue_id"], row["queue"], row["partition"], row["transaction_id"], row["payload"])
-            for row in rows
-            if row["seq"] is not None
-        ]
-        return HeldRead(
-            last["queue_id"], last["partition"], last["tries"], last["moved_seq"], last["seq"] or last["moved_seq"],
-            last["done"], found,
+        found = [row for row in rows if row["seq"] is not None]
+        held = OutboxPartition(
+            last["queue_id"], last["queue"], last["partition"], [row["transaction_id"] for row in found],
+            [row["payload"] for row in found],
         )  # fmt: skip
+        return HeldRead(held, last["tries"], last["moved_seq"], last["seq"] or last["moved_seq"], last["done"])
 
     async def move_held(self, read: HeldRead, batch: AppendBatch, limit_s: float | None) -> Moved:
         """Moves messages that were held back, laid out in a batch."""
         [row] = await self._pool.fetch(
-            _MOVE_HELD, read.queue_id, read.partition, read.moved_seq, read.last_seq, batch.flush,
+            _MOVE_HELD, read.messages.queue_id, read.messages.partition, read.moved_seq, read.last_seq, batch.flush,
             *push_arguments(batch), batch.version, limit_s=limit_s,
         )  # fmt: skip
         return Moved(row["moved"], row["unknown"] or (), row["stale"])
 
     async def postpone_held(self, read: HeldRead, reason: str) -> None:
         """Tries the partition again after a pause that grows."""
-        await self._pool.fetch(_POSTPONE_HELD, read.queue_id, read.partition, reason)
+        await self._pool.fetch(_POSTPONE_HELD, read.messages.queue_id, read.messages.partition, reason)
 
     async def let_go(self, read: HeldRead) -> bool:
         """Ends holding back a partition, if nothing of it waits; says whether it did."""
-        [row] = await self._pool.fetch(_LET_GO, read.queue_id, read.partition)
+        [row] = await self._pool.fetch(_LET_GO, read.messages.queue_id, read.messages.partition)
         return bool(row[0])

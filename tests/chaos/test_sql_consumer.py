@@ -112,7 +112,8 @@ async def _consume_all(server: Server, what: str, seed: int) -> None:
         api = Api(http)
         await api.configure("shop")
         await connection.execute(
-            "SELECT queen.subscribe('shop'); CREATE TABLE consumed (partition text, off bigint, PRIMARY KEY (partition, off))"
+            "SELECT queen.subscribe('shop');"
+            "CREATE TABLE consumed (partition text, off bigint, PRIMARY KEY (partition, off))"
         )
         await connection.close()
         for partition in range(_PARTITIONS):

@@ -228,17 +228,18 @@ async def moved(server: Server) -> AsyncIterator[str]:
 
 async def move(connection: "asyncpg.Connection[Any]", messages: int) -> list[int]:
     """One move, without the log; the payloads that were moved."""
-    *rows, end = await connection.fetch("SELECT * FROM queen.read_outbox_v1($1, 1000000)", messages) or [None]
-    if end is None:
+    rows = await connection.fetch("SELECT * FROM queen.read_outbox_v1($1, 1000000)", messages)
+    if not rows:
         return []
+    [row] = rows
     result = await connection.fetchrow(
         "SELECT * FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, '{}', '{}', NULL, gen_random_uuid(),"
         " '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0)",
-        end["moves"], end["target"], end["done"], rows[-1]["xid"], rows[-1]["seq"], len(rows),
+        row["moves"], row["target"], row["done"], row["last_xid"], row["last_seq"], row["n_rows"],
     )  # fmt: skip
     assert result is not None
     assert result["moved"]
-    return [int(row["payload"]) for row in rows]
+    return [int(payload) for payload in row["payloads"]]
 
 
 @checks("G-OUT-1", "G-OUT-2", level=Level.LIVE)

@@ -67,7 +67,7 @@ async def test_a_locked_partition_holds_nothing_else_back(
         metrics = (await api.http.get("/metrics/prometheus")).text
         assert "queen_outbox_messages 4.0" in metrics
         assert "queen_outbox_held_partitions 1.0" in metrics
-        assert re.search(r"^queen_outbox_oldest_age_seconds \d*[1-9]", metrics, re.MULTILINE)
+        assert re.search(r"^queen_outbox_oldest_age_seconds [\d.]*[1-9]", metrics, re.MULTILINE)
         doctor = await asyncio.to_thread(run, "doctor", DATABASE_URL=server.dsn)
         assert "1 partitions are held back (too_slow)" in doctor.stdout, doctor.stdout
         assert not await database.fetchval("SELECT EXISTS (SELECT FROM queen.outbox)")
@@ -136,17 +136,23 @@ _NOTHING = "gen_random_uuid(), '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0
 
 async def move(connection: "asyncpg.Connection[Any]", messages: int, hold: list[str]) -> list[tuple[str, int]]:
     """One move that holds some partitions back, without the log; partition and payload of what was moved."""
-    *rows, end = await connection.fetch("SELECT * FROM queen.read_outbox_v1($1, 1000000)", messages) or [None]
-    if end is None:
+    rows = await connection.fetch("SELECT * FROM queen.read_outbox_v1($1, 1000000)", messages)
+    if not rows:
         return []
+    row = rows[0]
     arguments = (
-        end["moves"], end["target"], end["done"], rows[-1]["xid"], rows[-1]["seq"], len(rows),
-        [rows[0]["queue_id"]] * len(hold), hold, "a test",
+        row["moves"], row["target"], row["done"], row["last_xid"], row["last_seq"], row["n_rows"],
+        [row["queue_id"]] * len(hold), hold, "a test",
     )  # fmt: skip
     sql = f"SELECT moved FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, {_NOTHING})"
     assert await connection.fetchval(sql, *arguments)
     assert not await connection.fetchval(sql, *arguments)
-    return [(row["partition"], int(row["payload"])) for row in rows if not row["held"] and row["partition"] not in hold]
+    return [
+        (row["partition"], int(payload))
+        for row in rows
+        if not row["held"] and row["partition"] not in hold
+        for payload in row["payloads"]
+    ]
 
 
 async def retry(

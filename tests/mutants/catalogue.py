@@ -883,7 +883,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-OUT-2", "the messages of a move are in no order of transactions",
-        (MOVE, "            ORDER BY o.xid, o.seq\n", "            ORDER BY o.seq DESC\n"),
+        (MOVE, "ORDER BY n.queue_id, n.partition, n.n)", "ORDER BY n.queue_id, n.partition, n.seq DESC)"),
         tests=OUTBOX,
     ),
     _sql(

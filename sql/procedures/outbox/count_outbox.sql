@@ -18,6 +18,7 @@ BEGIN ATOMIC
                 AND (a.last_xid IS NULL OR (o.xid, o.seq) > (a.last_xid, a.last_seq))
             ORDER BY o.xid, o.seq
         ) AS o
+        WHERE a.id
         LIMIT p_most
     ), held AS (
         SELECT o.pushed_at FROM queen.outbox_held AS o LIMIT p_most

@@ -120,7 +120,7 @@ AS $$
 DECLARE
     v_moved_seq bigint;
 BEGIN
-    PERFORM 1 FROM queen.outbox_position FOR UPDATE;
+    PERFORM 1 FROM queen.outbox_position AS p WHERE p.id FOR UPDATE;
     SELECT h.moved_seq INTO v_moved_seq FROM queen.outbox_held_partitions AS h
     WHERE h.queue_id = p_queue_id AND h.partition = p_partition FOR UPDATE SKIP LOCKED;
     IF v_moved_seq IS NULL OR EXISTS (
@@ -130,7 +130,7 @@ BEGIN
         RETURN false;
     END IF;
     DELETE FROM queen.outbox_held_partitions AS h WHERE h.queue_id = p_queue_id AND h.partition = p_partition;
-    UPDATE queen.outbox_position AS p SET moves = p.moves + 1;
+    UPDATE queen.outbox_position AS p SET moves = p.moves + 1 WHERE p.id;
     RETURN true;
 END $$;
 COMMENT ON FUNCTION queen.let_go_outbox_v1 IS 'Ends holding back a partition of the outbox of which nothing waits any more.';

@@ -1,15 +1,15 @@
 -- Purpose:   the next messages of the outbox: rows of committed transactions, in the order of transactions, and of a
 --            transaction in the order of its pushes. A transaction that began after another had committed comes after it.
 -- Arguments: p_messages, p_bytes   the most messages, and bytes of payloads (one message at least)
--- Returns:   one row per message; queue is null if the queue was deleted; held: its partition is held back. Then a row with
---            seq null; its done says whether these are all that target shows. moves, target, done are for move_outbox_v1.
---            No row: nothing waits.
+-- Returns:   one row per partition with its messages in order; queue is null if the queue was deleted; held: it is held back.
+--            Each row has what move_outbox_v1 needs: moves, target, the last message of all, how many they are (n_rows), and
+--            whether these are all that target shows (done). No row: nothing waits.
 -- Reads:     only what is visible in a snapshot and was not in that of the last move, so that rows that are deleted and not
 --            vacuumed yet, while another transaction is open for long, are not read again and again (as PgQ's ticks do).
 CREATE OR REPLACE FUNCTION queen.read_outbox_v1(p_messages int, p_bytes bigint)
 RETURNS TABLE (
-    moves bigint, target text, done bool, xid text, seq bigint, queue_id bigint, queue text, partition text,
-    transaction_id text, payload text, held bool
+    moves bigint, target text, done bool, last_xid text, last_seq bigint, n_rows int, queue_id bigint, queue text,
+    partition text, held bool, transaction_ids text[], payloads text[]
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -19,51 +19,46 @@ AS $$
 DECLARE
     v_at queen.outbox_position;
     v_target pg_snapshot;
-    v_range record;
-    v_row record;
-    v_rows bigint := 0;
-    v_bytes bigint := 0;
 BEGIN
-    SELECT * INTO v_at FROM queen.outbox_position;
+    SELECT * INTO v_at FROM queen.outbox_position AS p WHERE p.id;
     v_target := coalesce(v_at.target, pg_current_snapshot());
-    done := true;
-    FOR v_range IN SELECT r.from_xid, r.to_xid FROM queen.outbox_ranges(v_at.seen, v_target) AS r LOOP
-        FOR v_row IN
-            SELECT o.xid, o.seq, o.queue_id, q.name, o.partition, o.transaction_id, o.payload, h.tries IS NOT NULL AS held
-            FROM queen.outbox AS o
-            LEFT JOIN queen.queues AS q ON q.id = o.queue_id
-            LEFT JOIN queen.outbox_held_partitions AS h ON h.queue_id = o.queue_id AND h.partition = o.partition
-            WHERE (o.xid, o.seq) >= (v_range.from_xid, 0) AND o.xid <= v_range.to_xid
+    RETURN QUERY
+    WITH waiting AS (
+        SELECT o.*
+        FROM queen.outbox_ranges(v_at.seen, v_target) AS r
+        CROSS JOIN LATERAL (
+            SELECT * FROM queen.outbox AS o
+            WHERE (o.xid, o.seq) >= (r.from_xid, 0) AND o.xid <= r.to_xid
                 AND (v_at.last_xid IS NULL OR (o.xid, o.seq) > (v_at.last_xid, v_at.last_seq))
                 AND pg_visible_in_snapshot(o.xid, v_target)
-            ORDER BY o.xid, o.seq
-        LOOP
-            v_bytes := v_bytes + octet_length(v_row.payload);
-            IF v_rows > 0 AND (v_rows >= p_messages OR v_bytes > p_bytes) THEN
-                done := false;
-                EXIT;
-            END IF;
-            v_rows := v_rows + 1;
-            moves := v_at.moves; target := v_target::text;
-            xid := v_row.xid::text; seq := v_row.seq; queue_id := v_row.queue_id; queue := v_row.name;
-            partition := v_row.partition; transaction_id := v_row.transaction_id; payload := v_row.payload;
-            held := v_row.held;
-            RETURN NEXT;
-        END LOOP;
-        EXIT WHEN NOT done;
-    END LOOP;
-    IF v_rows > 0 THEN
-        xid := NULL; seq := NULL; queue_id := NULL; queue := NULL; partition := NULL; transaction_id := NULL;
-        payload := NULL; held := NULL;
-        RETURN NEXT;
-    END IF;
+            ORDER BY o.xid, o.seq LIMIT p_messages + 1
+        ) AS o
+        ORDER BY o.xid, o.seq LIMIT p_messages + 1
+    ), numbered AS (
+        SELECT w.*, row_number() OVER (ORDER BY w.xid, w.seq) AS n,
+            sum(octet_length(w.payload)) OVER (ORDER BY w.xid, w.seq) AS bytes
+        FROM waiting AS w
+    ), next AS MATERIALIZED (
+        SELECT * FROM numbered AS n WHERE n.n = 1 OR (n.n <= p_messages AND n.bytes <= p_bytes)
+    ), last AS (
+        SELECT n.xid, n.seq, n.n, n.n = (SELECT count(*) FROM waiting) AS done FROM next AS n ORDER BY n.n DESC LIMIT 1
+    )
+    SELECT v_at.moves, v_target::text, l.done, l.xid::text, l.seq, l.n::int, g.queue_id, q.name, g.partition,
+        h.tries IS NOT NULL, g.transaction_ids, g.payloads
+    FROM (
+        SELECT n.queue_id, n.partition, array_agg(n.transaction_id) AS transaction_ids, array_agg(n.payload) AS payloads
+        FROM (SELECT * FROM next AS n ORDER BY n.queue_id, n.partition, n.n) AS n
+        GROUP BY n.queue_id, n.partition
+    ) AS g
+    CROSS JOIN last AS l
+    LEFT JOIN queen.queues AS q ON q.id = g.queue_id
+    LEFT JOIN queen.outbox_held_partitions AS h ON h.queue_id = g.queue_id AND h.partition = g.partition;
 END $$;
 COMMENT ON FUNCTION queen.read_outbox_v1 IS 'The next messages of the outbox, in the order of their transactions.';
 
 -- Purpose:   moves the messages that read_outbox_v1 has returned into the log: all or none, and never twice. Those of
 --            partitions that are held back go to outbox_held.
--- Arguments: p_moves, p_target, p_done, p_xid, p_seq, p_rows   what read_outbox_v1 has returned: xid and seq of the last
---            message, and how many messages there were
+-- Arguments: p_moves, p_target, p_done, p_xid, p_seq, p_rows   what read_outbox_v1 has returned
 --            p_hold_queue, p_hold_partition, p_reason   partitions that are held back from now on, and why
 --            the others   those of push_messages_v1, without messages of deleted queues and of held back partitions
 -- Returns:   one row: whether they were moved; the partitions that are unknown (null: none), and whether the push options
@@ -92,7 +87,7 @@ DECLARE
 BEGIN
     moved := false;
     stale := false;
-    SELECT * INTO v_at FROM queen.outbox_position FOR UPDATE SKIP LOCKED;
+    SELECT * INTO v_at FROM queen.outbox_position AS p WHERE p.id FOR UPDATE SKIP LOCKED;
     IF v_at.moves IS DISTINCT FROM p_moves THEN
         RETURN;
     END IF;
@@ -132,7 +127,8 @@ BEGIN
         seen = CASE WHEN p_done THEN v_target ELSE p.seen END,
         target = CASE WHEN NOT p_done THEN v_target END,
         last_xid = CASE WHEN NOT p_done THEN p_xid::xid8 END,
-        last_seq = CASE WHEN NOT p_done THEN p_seq END;
+        last_seq = CASE WHEN NOT p_done THEN p_seq END
+    WHERE p.id;
     moved := true;
 END $$;
 COMMENT ON FUNCTION queen.move_outbox_v1 IS 'Moves messages of the outbox into the log: all or none, and never twice.';
@@ -143,6 +139,7 @@ CREATE OR REPLACE FUNCTION queen.restart_outbox_v1() RETURNS void
 LANGUAGE sql
 BEGIN ATOMIC
     UPDATE queen.outbox AS o SET xid = '0' WHERE o.xid >= pg_snapshot_xmax(pg_current_snapshot());
-    UPDATE queen.outbox_position SET moves = moves + 1, seen = NULL, target = NULL, last_xid = NULL, last_seq = NULL;
+    UPDATE queen.outbox_position SET moves = moves + 1, seen = NULL, target = NULL, last_xid = NULL, last_seq = NULL
+    WHERE id;
 END;
 COMMENT ON FUNCTION queen.restart_outbox_v1 IS 'Makes the next read of the outbox look at all rows.';
