@@ -41,7 +41,7 @@ PREFETCH = "tests/integration/test_prefetch.py"
 ACCEPTED = "sql/internal/036_append_accepted.sql"
 LOW_WATER = "sql/internal/029_low_water.sql"
 OPEN_CURSORS, SQL_ACK = "sql/internal/051_open_cursors.sql", "sql/procedures/sql_consumer/ack.sql"
-SQL_CONSUMER, HELD = "tests/integration/test_sql_consumer.py", "tests/integration/test_open_cursors.py"
+SQL_CONSUMER, OPEN = "tests/integration/test_sql_consumer.py", "tests/integration/test_open_cursors.py"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
 PAUSE = "tests/integration/test_pause.py"
 HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
@@ -874,12 +874,12 @@ MUTANTS: tuple[Mutant, ...] = (
     _sql(
         "G-SQL-3", "low-water marks stay below a cursor that an open transaction holds",
         (LOW_WATER, "IF v_oldest < p_now - interval '1 s' THEN", "IF false THEN"),
-        tests=HELD,
+        tests=OPEN,
     ),
     _sql(
         "G-SQL-3", "a cursor that a low-water mark has passed over is forgotten",
         (LOW_WATER, "        stored := stored || v_cursor.part_id::float8;\n", ""),
-        tests=HELD,
+        tests=OPEN,
     ),
     _sql(
         "G-OUT-2", "the messages of a move are in no order of transactions",
