@@ -60,6 +60,11 @@ def encode_entry(
     return b'{%b"payload":%b}' % (head, payload)
 
 
+def decode_entry(message: bytes) -> Entry:
+    """The fields of one object."""
+    return _decoder.decode(message)
+
+
 def encode_raw(entry: Entry) -> bytes:
     """The object of one message whose fields are already JSON."""
     fields = (

@@ -25,6 +25,8 @@ class TransactionItem(PushItem):
         transactionId: the transaction fails if the partition already has it.
         traceId: a UUID that is stored with the message.
         headers: texts by name, delivered beside the payload.
+        delaySeconds: not in a transaction.
+        deliverAt: not in a transaction.
     """
 
     payload: Raw = _EMPTY
@@ -48,6 +50,8 @@ class OperationBody(Struct):
         status: `completed` (default) or `success`, `failed`, `dlq`.
         consumerGroup: whose message it was; empty is queue mode.
         error: why it failed.
+        delaySeconds: not in a transaction.
+        deliverAt: not in a transaction.
     """
 
     type: str
@@ -64,6 +68,8 @@ class OperationBody(Struct):
     status: str | None = None
     consumerGroup: str | None = None  # noqa: N815
     error: str | None = None
+    delaySeconds: float | None = None  # noqa: N815
+    deliverAt: str | None = None  # noqa: N815
 
 
 class TransactionBody(Struct):
@@ -137,8 +143,10 @@ def _push_items(operation: OperationBody, field: str) -> list[tuple[PushItem, st
     if operation.queue is None:
         raise BadRequestError(f"{field}: a push needs items, or queue and payload", f"{field}.queue")
     payload = operation.payload or operation.data or _EMPTY
-    o = operation
-    item = PushItem(operation.queue, o.partition, payload, o.transactionId, o.traceId, o.headers)
+    item = PushItem(
+        operation.queue, operation.partition, payload, operation.transactionId, operation.traceId, operation.headers,
+        operation.delaySeconds, operation.deliverAt,
+    )  # fmt: skip
     return [(item, field)]
 
 
