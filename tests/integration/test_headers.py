@@ -53,6 +53,9 @@ async def test_headers_come_back_as_they_were_sent_on_every_way(
     async with open_socket(server.port) as socket:
         await socket.subscribe(queue, consumerGroup="h", subscriptionMode="all")
         assert headers_of((await socket.expect("batch"))["messages"]) == sent
+    later = {"items": [item(f"{queue}-later", 7, headers=HEADERS, delaySeconds=0)]}
+    assert (await api.http.post("/api/v1/push", json=later)).status_code == 201
+    assert headers_of((await api.pop(f"{queue}-later", wait=True, timeout=60_000)).messages) == [HEADERS]
     rows = await database.fetch(
         "SELECT headers, payload::text FROM queen.messages WHERE queue = $1 ORDER BY off", queue
     )
