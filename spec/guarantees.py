@@ -132,8 +132,8 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "SEC": "Security",
         "SPOOL": "Spool",
         "OUT": "Outbox",
-        "TIM": "Timers",
         "SQL": "Consuming with SQL",
+        "TIM": "Timers",
         "SMQ": "simple-mq",
     }
 )
