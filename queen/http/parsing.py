@@ -201,28 +201,36 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: 
     Raises:
         BadRequestError: a name or an id is invalid; names the item.
     """
-    for number, item in enumerate(items if fields else ()):
-        if item.waits:
-            field = _field(fields, number)
-            raise BadRequestError(f"{field}: only POST /api/v1/push takes delaySeconds and deliverAt", field)
+    if fields:
+        _refuse_times(items, fields)
     places: dict[tuple[str, str], list[int]] = {}
     for number, item in enumerate(items):
         places.setdefault((item.queue, item.partition), []).append(number)
-    batches = []
-    for (queue, partition), numbers in places.items():
-        first = _field(fields, numbers[0])
-        check_name(queue, f"{first}.queue")
-        check_name(partition, f"{first}.partition")
-        members = [items[number] for number in numbers]
-        chosen = [item.transactionId or "" for item in members]
-        more = any([item.traceId or item.headers for item in members])
-        # Checking items one by one is rarely necessary.
-        if more or max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen):
-            for number, item in zip(numbers, members, strict=True):
-                _check_item(item, _field(fields, number))
-        encoded = _encode(members, chosen, producer_sub, plain=not (more or producer_sub is not None))
-        batches.append(PartitionBatch(queue, partition, numbers, *encoded))
-    return Push(batches, len(items))
+    return Push([_to_batch(items, numbers, producer_sub, fields) for numbers in places.values()], len(items))
+
+
+def _refuse_times(items: Sequence[PushItem], fields: Sequence[str]) -> None:
+    for item, field in zip(items, fields, strict=True):
+        if item.waits:
+            raise BadRequestError(f"{field}: only POST /api/v1/push takes delaySeconds and deliverAt", field)
+
+
+def _to_batch(
+    items: Sequence[PushItem], numbers: list[int], producer_sub: str | None, fields: Sequence[str] | None
+) -> PartitionBatch:
+    """The items with these numbers, which are all of one partition."""
+    members = [items[number] for number in numbers]
+    queue, partition, first = members[0].queue, members[0].partition, _field(fields, numbers[0])
+    check_name(queue, f"{first}.queue")
+    check_name(partition, f"{first}.partition")
+    chosen = [item.transactionId or "" for item in members]
+    more = any([item.traceId or item.headers for item in members])
+    # Checking items one by one is rarely necessary.
+    if more or max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen):
+        for number, item in zip(numbers, members, strict=True):
+            _check_item(item, _field(fields, number))
+    encoded = _encode(members, chosen, producer_sub, plain=not (more or producer_sub is not None))
+    return PartitionBatch(queue, partition, numbers, *encoded)
 
 
 def _field(fields: Sequence[str] | None, number: int) -> str:
