@@ -9,7 +9,7 @@ from queen.engine.handlers.push import announce, current_options, laid_out_anew,
 from queen.engine.ports import Moved, OutboxPartition
 from queen.log.append import AppendBatch
 from queen.log.requests import PartitionBatch, Push
-from queen.log.segment import encode_entry, encode_plain, plain_length
+from queen.log.segment import encode_entry, encode_plain, plain_length, traced
 
 #: The most messages, and bytes of payloads, of one move.
 MESSAGES_MAX, BYTES_MAX = 5_000, 8 << 20
@@ -24,11 +24,13 @@ def push_of(partitions: Iterable[OutboxPartition]) -> Push:
 def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
     ids, payloads = messages.transaction_ids, [text.encode() for text in messages.payloads]
     places = range(len(payloads))
-    if not any(ids):
+    if not any(ids) and not any(messages.traceparents):
         lengths = [plain_length(payload) for payload in payloads]
         return PartitionBatch(queue, messages.partition, places, encode_plain(payloads), lengths, None)
     entries = [encode_entry(payload, ids[at], None, None) for at, payload in enumerate(payloads)]
-    lengths, chosen = [len(entry) + 1 for entry in entries], [each or "" for each in ids]
+    if any(messages.traceparents):
+        entries = [traced(entry, text) for entry, text in zip(entries, messages.traceparents, strict=True)]
+    lengths, chosen = [len(entry) + 1 for entry in entries], [each or "" for each in ids] if any(ids) else None
     return PartitionBatch(queue, messages.partition, places, b",".join(entries), lengths, chosen)
 
 

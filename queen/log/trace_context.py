@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from queen.log.requests import Cycle, PartitionBatch, Popped, Push, Transaction
-from queen.log.segment import Entry, decode_entries
+from queen.log.segment import Entry, decode_entries, traced
 
 Pushing = TypeVar("Pushing", Push, Transaction, Cycle)
 
@@ -26,14 +26,11 @@ def stamp(request: Pushing, traceparent: str) -> Pushing:
 
 
 def _stamp_batch(batch: PartitionBatch, traceparent: str) -> PartitionBatch:
-    # First in the object, so that the object need not be decoded.
-    head = b'{"traceparent":"%b",' % traceparent.encode()
     entries, begin = [], 0
     for length in batch.lengths:
-        entries.append(head + batch.body[begin + 1 : begin + length - 1])
+        entries.append(traced(batch.body[begin : begin + length - 1], traceparent))
         begin += length
-    more = len(head) - 1
-    return structs.replace(batch, body=b",".join(entries), lengths=[length + more for length in batch.lengths])
+    return structs.replace(batch, body=b",".join(entries), lengths=[len(entry) + 1 for entry in entries])
 
 
 class Delivered(msgspec.Struct, frozen=True):
