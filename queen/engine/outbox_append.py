@@ -9,7 +9,7 @@ from queen.engine.handlers.push import announce, current_options, laid_out_anew,
 from queen.engine.ports import Moved, OutboxPartition
 from queen.log.append import AppendBatch
 from queen.log.requests import PartitionBatch, Push
-from queen.log.segment import encode_entry, encode_plain, plain_length, traced
+from queen.log.segment import encode_entry, encode_plain, plain_length
 
 #: The most messages, and bytes of payloads, of one move.
 MESSAGES_MAX, BYTES_MAX = 5_000, 8 << 20
@@ -29,9 +29,14 @@ def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
         return PartitionBatch(queue, messages.partition, places, encode_plain(payloads), lengths, None)
     entries = [encode_entry(payload, ids[at], None, None) for at, payload in enumerate(payloads)]
     if any(messages.traceparents):
-        entries = [traced(entry, text) for entry, text in zip(entries, messages.traceparents, strict=True)]
+        entries = [_traced(entry, text) for entry, text in zip(entries, messages.traceparents, strict=True)]
     lengths, chosen = [len(entry) + 1 for entry in entries], [each or "" for each in ids] if any(ids) else None
     return PartitionBatch(queue, messages.partition, places, b",".join(entries), lengths, chosen)
+
+
+def _traced(entry: bytes, traceparent: str | None) -> bytes:
+    """The object of a message with its trace context, which comes first."""
+    return b'{"traceparent":"%b",%b' % (traceparent.encode(), entry[1:]) if traceparent else entry
 
 
 async def append(

@@ -44,11 +44,6 @@ def encode_entry(payload: bytes, transaction_id: str | None, trace_id: str | Non
     return b'{%b"payload":%b}' % (head, payload)
 
 
-def traced(entry: bytes, traceparent: str | None) -> bytes:
-    """The object of a message with its trace context, which comes first, so that it need not be decoded."""
-    return b'{"traceparent":"%b",%b' % (traceparent.encode(), entry[1:]) if traceparent else entry
-
-
 def encode_raw(entry: Entry) -> bytes:
     """The object of one message whose fields are already JSON."""
     fields = (

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from queen.log.requests import Cycle, PartitionBatch, Popped, Push, Transaction
-from queen.log.segment import Entry, decode_entries, traced
+from queen.log.segment import Entry, decode_entries
 
 Pushing = TypeVar("Pushing", Push, Transaction, Cycle)
 
@@ -26,11 +26,14 @@ def stamp(request: Pushing, traceparent: str) -> Pushing:
 
 
 def _stamp_batch(batch: PartitionBatch, traceparent: str) -> PartitionBatch:
+    # First in the object, so that the object need not be decoded.
+    head = b'{"traceparent":"%b",' % traceparent.encode()
     entries, begin = [], 0
     for length in batch.lengths:
-        entries.append(traced(batch.body[begin : begin + length - 1], traceparent))
+        entries.append(head + batch.body[begin + 1 : begin + length - 1])
         begin += length
-    return structs.replace(batch, body=b",".join(entries), lengths=[len(entry) + 1 for entry in entries])
+    more = len(head) - 1
+    return structs.replace(batch, body=b",".join(entries), lengths=[length + more for length in batch.lengths])
 
 
 class Delivered(msgspec.Struct, frozen=True):

@@ -39,8 +39,10 @@ DROP FUNCTION IF EXISTS queen.configure_queue_v1(
 );
 DROP FUNCTION IF EXISTS queen.get_configuration_v1(text);
 
--- The W3C trace context of a push.
-ALTER TABLE queen.outbox ADD COLUMN traceparent text;
+-- The W3C trace context of a push, from the setting queen.traceparent; one in another form is ignored.
+ALTER TABLE queen.outbox ADD COLUMN traceparent text DEFAULT substring(
+    current_setting('queen.traceparent', true) FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+);
 
 -- A queue can be closed to pushes with SQL.
 ALTER TABLE queen.queues ADD COLUMN sql_push bool NOT NULL DEFAULT true;

@@ -4,7 +4,6 @@
 --            partitions      one name per payload; null, or a null element: Default
 --            transaction_ids one per payload; null, or a null element: the server makes one. In a partition an id is stored
 --                            once; another message with it is dropped when it is moved into the log.
--- Settings:  queen.traceparent   a W3C trace context, which each message carries; one in another form is ignored
 -- Errors:    42704 unknown queue; 42501 the queue takes no pushes with SQL; 22004 a payload is SQL's NULL; 22023 another
 --            argument is wrong; 54000 a payload is too large. Each has a detail and a hint.
 -- Locks:     none that another transaction waits for.
@@ -21,8 +20,6 @@ DECLARE
     v_queue bigint;
     v_takes bool;
     v_texts text[] := payloads::text[];
-    v_traceparent text := substring(
-        current_setting('queen.traceparent', true) FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$');
 BEGIN
     SELECT q.id, q.sql_push INTO v_queue, v_takes FROM queen.queues AS q WHERE q.name = push_many.queue;
     IF v_queue IS NULL THEN
@@ -36,8 +33,8 @@ BEGIN
             HINT = 'Push over HTTP, or set the option with POST /api/v1/configure.';
     END IF;
     PERFORM queen.check_outbox_rows(v_texts, partitions, transaction_ids);
-    INSERT INTO queen.outbox (queue_id, partition, transaction_id, traceparent, payload)
-    SELECT v_queue, coalesce(u.partition, 'Default'), u.transaction_id, v_traceparent, u.payload
+    INSERT INTO queen.outbox (queue_id, partition, transaction_id, payload)
+    SELECT v_queue, coalesce(u.partition, 'Default'), u.transaction_id, u.payload
     FROM unnest(v_texts, partitions, transaction_ids) WITH ORDINALITY AS u (payload, partition, transaction_id, ord)
     ORDER BY u.ord;
 END $$;
