@@ -132,6 +132,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "SEC": "Security",
         "SPOOL": "Spool",
         "OUT": "Outbox",
+        "SQL": "Consuming with SQL",
         "SMQ": "simple-mq",
     }
 )
@@ -839,6 +840,31 @@ _CATALOGUE: Collection[Guarantee] = (
         "In a partition, messages that one transaction has pushed with SQL keep their order. A transaction that began "
         "after another had committed comes after it. A transaction that stays open holds back only its own messages.",
         "It is the order in which the application's tables have changed.",
+    ),
+    _safety(
+        "G-SQL-1",
+        "LF",
+        "A message that SQL pops is done with its transaction",
+        "What `queen.pop` and `queen.ack` do takes effect if and only if the transaction of the caller commits, with "
+        "its other changes, under every fault. After a rollback the messages are ready at once, as if never popped.",
+        "It makes consumption exactly once for the application's own tables.",
+    ),
+    _safety(
+        "G-SQL-2",
+        "L",
+        "Leases, order and failures are those of HTTP",
+        "Pops and acks with SQL keep the promises of those over HTTP, and each other's. A lease that a transaction has "
+        "given lives until it ends, and its time begins with the commit. An ack that cannot be carried out, or of what "
+        "is done, is an error.",
+        "Consumers of both kinds share a group; and a repeated transaction must not do its work twice.",
+    ),
+    _safety(
+        "G-SQL-3",
+        "L",
+        "A transaction holds only what it has popped",
+        "A transaction that has popped or acked with SQL makes no other request wait, except pops and acks of its own "
+        "group in the partitions of its messages.",
+        "It may stay open for as long as the application wants.",
     ),
     _safety(
         "G-OUT-3",

@@ -39,6 +39,9 @@ SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property
 COMPLETE, NEXT_READY = "sql/procedures/complete_messages.sql", "sql/internal/048_next_ready.sql"
 PREFETCH = "tests/integration/test_prefetch.py"
 ACCEPTED = "sql/internal/036_append_accepted.sql"
+LOW_WATER = "sql/internal/029_low_water.sql"
+OPEN_CURSORS, SQL_ACK = "sql/internal/051_open_cursors.sql", "sql/procedures/sql_consumer/ack.sql"
+SQL_CONSUMER, OPEN = "tests/integration/test_sql_consumer.py", "tests/integration/test_open_cursors.py"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
 PAUSE = "tests/integration/test_pause.py"
 HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
@@ -842,6 +845,41 @@ MUTANTS: tuple[Mutant, ...] = (
         (MOVE, "AND (o.xid, o.seq) <= (p_xid::xid8, p_seq)\n", "AND (o.xid, o.seq) < (p_xid::xid8, p_seq)\n"),
         (MOVE, "IF v_all <> p_rows THEN", "IF false THEN"),
         tests=OUTBOX,
+    ),
+    _sql(
+        "G-SQL-1", "an ack with SQL moves the cursor over nothing",
+        (SQL_ACK, "array_fill(p_kind, ARRAY[v_number])", "array_fill('r'::text, ARRAY[v_number])"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-2", "the time of a lease that SQL has given begins with the pop",
+        (OPEN_CURSORS, "v_cursor.lease IS NOT NULL AND v_open.seconds IS NOT NULL", "false"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-2", "an ack with SQL of what is done is accepted",
+        (SQL_ACK, "WHERE a.problem IS NOT NULL OR p_off[a.ord] <= a.done_upto OR", "WHERE a.problem IS NOT NULL OR"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-3", "an ack with SQL parks the cursor, which locks its partition",
+        (SQL_ACK, "array_fill(p_error, ARRAY[v_number]), false)", "array_fill(p_error, ARRAY[v_number]), true)"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-3", "a pop with SQL holds the cursors in which it finds nothing",
+        (OPEN_CURSORS, "    IF messages = 0 THEN\n        RAISE SQLSTATE 'QN005';", "    IF messages = 0 THEN\n        RETURN;"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-3", "low-water marks stay below a cursor that an open transaction holds",
+        (LOW_WATER, "IF v_oldest < p_now - interval '1 s' THEN", "IF false THEN"),
+        tests=OPEN,
+    ),
+    _sql(
+        "G-SQL-3", "a cursor that a low-water mark has passed over is forgotten",
+        (LOW_WATER, "        stored := stored || v_cursor.part_id::float8;\n", ""),
+        tests=OPEN,
     ),
     _sql(
         "G-OUT-2", "the messages of a move are in no order of transactions",
