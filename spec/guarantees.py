@@ -133,6 +133,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "SPOOL": "Spool",
         "OUT": "Outbox",
         "SQL": "Consuming with SQL",
+        "TIM": "Timers",
         "SMQ": "simple-mq",
     }
 )
@@ -874,6 +875,32 @@ _CATALOGUE: Collection[Guarantee] = (
         "encrypted and the servers have no key, holds back only the later ones of its partition. It is tried again "
         "until it is moved.",
         "Its transaction has committed, so it must not be lost; and it must not stop the others.",
+    ),
+    _safety(
+        "G-TIM-1",
+        "MLF",
+        "A timer fires once, and not before its time",
+        "A timer that was accepted enters the log once, under every fault, and not before its time by PostgreSQL's "
+        "clock. A timer that was cancelled or replaced does not enter it.",
+        "A reminder that comes twice, never, or too early is worse than none.",
+    ),
+    _safety(
+        "G-TIM-2",
+        "LF",
+        "Order of timers",
+        "Timers that were accepted before either of them was due enter the log in the order of their times; with the "
+        "same time, in the order in which they were accepted. What cannot enter it now, because its partition is "
+        "locked, or its queue is encrypted and the servers have no key, holds back only the later ones of its "
+        "partition.",
+        "What was to happen first happens first, also after an outage in which both became due.",
+    ),
+    _safety(
+        "G-TIM-3",
+        "ML",
+        "A cron schedule fires once per time",
+        "At each time of its expression, in its time zone, a cron schedule puts one message into the log. Times that "
+        "were missed because no server ran are made up for as its catch-up says.",
+        "A daily job must not run twice because two servers run, nor a hundred times after a weekend without one.",
     ),
     _safety(
         "G-SMQ-1",

@@ -75,6 +75,7 @@ _CLOCK = "needs a clock of PostgreSQL that steps"
 _TOKENS = "needs the server's key, to make tokens"
 _TABLES = "needs a look into the database"
 _SQL = "needs a connection to the database"
+_TIMERS = "is about timers, which not every server of the interface has"
 _OUTAGE = "needs a PostgreSQL that is stopped"
 WHY_NOT: Mapping[str, str] = MappingProxyType(
     {
@@ -114,6 +115,9 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-SQL-2": _SQL,
         "G-SQL-3": _SQL,
         "G-OUT-3": _SQL,
+        "G-TIM-1": _TIMERS,
+        "G-TIM-2": _TIMERS,
+        "G-TIM-3": _TIMERS,
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
     }

@@ -359,6 +359,34 @@ class DeadLetterFilter(Struct, frozen=True):
     end: datetime | None = None
 
 
+class TimerRow(Struct, frozen=True):
+    """A timer; ``message`` is the object of its message in a segment."""
+
+    key: str
+    partition: str
+    transaction_id: str
+    deliver_at: datetime
+    message: str
+
+
+class CronSchedule(Struct, frozen=True):
+    """A cron schedule of a queue; ``catch_up``: how many of the times that were missed are made up for."""
+
+    queue: str
+    name: str
+    cron: str
+    time_zone: str
+    catch_up: int
+    partition: str
+
+
+class ScheduleRow(CronSchedule, frozen=True):
+    """A cron schedule in a list; ``message`` is the object of each of its messages."""
+
+    message: str
+    next_at: datetime
+
+
 class DeadLetterRow(Struct, frozen=True):
     """A dead letter in a list."""
 

@@ -5,7 +5,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from queen.core.statistics import OutboxState
+from queen.core.statistics import OutboxState, TimersState
 
 
 class Grade(Enum):
@@ -93,6 +93,7 @@ class SchemaFacts(Struct, frozen=True):
         dead_letters: their number.
         steps: recent or still distrusted steps of PostgreSQL's clock, newest first.
         repairing: whether times that are now in the future are being repaired.
+        timers: those that are due.
         outbox: what waits in the outbox; ``held_codes`` says why some of it is held back.
     """
 
@@ -105,6 +106,7 @@ class SchemaFacts(Struct, frozen=True):
     repairing: bool = False
     outbox: OutboxState = OutboxState()
     held_codes: Sequence[str] = ()
+    timers: TimersState = TimersState()
 
 
 class DatabaseFacts(Struct, frozen=True):
@@ -204,6 +206,7 @@ def judge(facts: DatabaseFacts, connections_wanted: int) -> Iterator[Finding]:
     if facts.schema is not None:
         yield from _log(facts.schema)
         yield _outbox(facts.schema)
+        yield _timers(facts.schema)
 
 
 def _version(facts: DatabaseFacts) -> Finding:
@@ -494,6 +497,17 @@ def _outbox(schema: SchemaFacts) -> Finding:
             "Start a server: it moves them into the log. If one is running, its log says what prevents it.",
         )
     return _ok("outbox", f"{state.messages:,} messages wait" if state.messages else "No messages wait")
+
+
+def _timers(schema: SchemaFacts) -> Finding:
+    state = schema.timers
+    if state.oldest_s > _LAG_S:
+        return _warning(
+            "timers",
+            f"{state.overdue:,} timers are due and not in the log, the oldest for {state.oldest_s:.0f} s",
+            "Start a server: it moves them into the log. If one is running, its log says what prevents it.",
+        )
+    return _ok("timers", f"{state.overdue:,} are due" if state.overdue else "None is late")
 
 
 def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:

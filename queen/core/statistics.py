@@ -21,6 +21,13 @@ class OutboxState(Struct, frozen=True):
     held_s: float = 0.0
 
 
+class TimersState(Struct, frozen=True):
+    """Timers that are due and not in the log yet: their number, up to a limit, and since when the first one is due."""
+
+    overdue: int = 0
+    oldest_s: float = 0.0
+
+
 class ClockState(Struct, frozen=True):
     """The steps of PostgreSQL's clock.
 

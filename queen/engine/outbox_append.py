@@ -1,4 +1,4 @@
-"""Appends messages that SQL has pushed, whether they come from the outbox or were held back."""
+"""Appends messages that were accepted before: what SQL has pushed, held back or not, and timers that are due."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -39,15 +39,12 @@ def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
     return PartitionBatch(queue, messages.partition, places, b",".join(entries), lengths, chosen)
 
 
-async def append(
-    context: Context, partitions: Iterable[OutboxPartition], move: Callable[[AppendBatch], Awaitable[Moved]]
-) -> bool:
+async def append(context: Context, push: Push, move: Callable[[AppendBatch], Awaitable[Moved]]) -> bool:
     """Lays messages out and moves them, again while the layout is outdated; tells consumers. False: moved in vain.
 
     Raises:
         QueenError: they cannot be moved now.
     """
-    push = push_of(partitions)
     if not await laid_out_anew(partial(_append, context, push, move)):
         return False
     announce(context, [push])

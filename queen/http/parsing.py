@@ -4,16 +4,23 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TypeVar
-from uuid import UUID
+from typing import Annotated, TypeVar
+from uuid import UUID, uuid4
 
 import msgspec
 from msgspec import Raw, Struct
 
 from queen.core.errors import BadRequestError
-from queen.core.limits import GROUP_CHARS_MAX, LEASE_SECONDS_MAX, NAME_CHARS_MAX, TRANSACTION_ID_CHARS_MAX
-from queen.http.fields import Name, TransactionId
-from queen.log.requests import PartitionBatch, Push, RenewLease
+from queen.core.limits import (
+    GROUP_CHARS_MAX,
+    LEASE_SECONDS_MAX,
+    NAME_CHARS_MAX,
+    TIMER_SECONDS_MAX,
+    TRANSACTION_ID_CHARS_MAX,
+)
+from queen.http.fields import Name, Time, TransactionId, between
+from queen.log import ids
+from queen.log.requests import PartitionBatch, Push, RenewLease, TimerChange
 from queen.log.segment import encode_entry, encode_identified, encode_plain, plain_length
 
 T = TypeVar("T")
@@ -76,6 +83,14 @@ def check_group(name: str | None, field: str, queue_mode: str) -> str:
     return check_name(name, field, GROUP_CHARS_MAX) if name else queue_mode
 
 
+def check_own_id(text: str, field: str) -> str:
+    """A transaction id; raises BadRequestError naming the field for one that only the server may make."""
+    check_name(text, field, TRANSACTION_ID_CHARS_MAX)
+    if ids.parse_message_id(text) is not None:
+        raise BadRequestError(f"{field} has the form of a message id, which only the server makes", field)
+    return text
+
+
 def parse_time(text: str, field: str) -> datetime:
     """An ISO 8601 timestamp; UTC if it has no zone."""
     try:
@@ -117,6 +132,8 @@ class PushItem(Struct, gc=False):
         payload: any JSON, stored unchanged.
         transactionId: stored once per partition, however often it is pushed; by default the id of the message.
         traceId: a UUID that is stored with the message.
+        delaySeconds: deliver it so many seconds from now. Only in a push; for all items of the request, or for none.
+        deliverAt: deliver it at this time; a time that is past: now. Instead of `delaySeconds`.
     """
 
     queue: Name
@@ -124,6 +141,48 @@ class PushItem(Struct, gc=False):
     payload: Raw = _NULL
     transactionId: TransactionId | None = None  # noqa: N815 - the interface's name
     traceId: str | None = None  # noqa: N815
+    delaySeconds: Annotated[float, between(0, TIMER_SECONDS_MAX)] | None = None  # noqa: N815
+    deliverAt: Time | None = None  # noqa: N815
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is to be delivered at a time."""
+        return self.delaySeconds is not None or self.deliverAt is not None
+
+
+def may_wait(body: bytes) -> bool:
+    """Whether a body may have an item with a time: looking at each item would cost every push."""
+    return any([name in body for name in (b"delaySeconds", b"deliverAt", b"\\u")])
+
+
+def to_timers(items: Sequence[PushItem], producer_sub: str | None) -> list[TimerChange]:
+    """Items with a time as timers, with keys that the server makes.
+
+    Raises:
+        BadRequestError: an item is invalid, or some have a time and others have none; names the item.
+    """
+    return [_to_timer(item, f"items[{number}]", producer_sub) for number, item in enumerate(items)]
+
+
+def _to_timer(item: PushItem, field: str, producer_sub: str | None) -> TimerChange:
+    if not item.waits:
+        raise BadRequestError(f"{field} has no time, and others have one: send them in a request of their own", field)
+    if item.delaySeconds is not None and item.deliverAt is not None:
+        raise BadRequestError(f"{field}: give only one of delaySeconds and deliverAt", f"{field}.deliverAt")
+    if item.delaySeconds is not None and not 0 <= item.delaySeconds <= TIMER_SECONDS_MAX:
+        raise BadRequestError(
+            f"{field}.delaySeconds must be a number from 0 to {TIMER_SECONDS_MAX}", f"{field}.delaySeconds"
+        )
+    at = None if item.deliverAt is None else parse_time(item.deliverAt, f"{field}.deliverAt")
+    if at is not None and (at - datetime.now(UTC)).total_seconds() > TIMER_SECONDS_MAX:
+        raise BadRequestError(f"{field}.deliverAt must be at most ten years ahead", f"{field}.deliverAt")
+    check_name(item.queue, f"{field}.queue")
+    check_name(item.partition, f"{field}.partition")
+    _check_ids(item, field)
+    key = str(uuid4())
+    text = check_own_id(item.transactionId, f"{field}.transactionId") if item.transactionId else key
+    message = encode_entry(bytes(item.payload), text, item.traceId or None, producer_sub)
+    return TimerChange("schedule", item.queue, key, item.partition, text, item.delaySeconds, at, message)
 
 
 def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: Sequence[str] | None = None) -> Push:
@@ -132,11 +191,15 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: 
     Args:
         items: in the order of the request.
         producer_sub: subject of the producer's token.
-        fields: the path of each item in the request, if it is not in a list ``items``.
+        fields: the path of each item in the request, if it is not in a list ``items``. Then no item may have a time.
 
     Raises:
         BadRequestError: a name or an id is invalid; names the item.
     """
+    for number, item in enumerate(items if fields else ()):
+        if item.waits:
+            field = _field(fields, number)
+            raise BadRequestError(f"{field}: only POST /api/v1/push takes delaySeconds and deliverAt", field)
     places: dict[tuple[str, str], list[int]] = {}
     for number, item in enumerate(items):
         places.setdefault((item.queue, item.partition), []).append(number)

@@ -44,6 +44,11 @@ def encode_entry(payload: bytes, transaction_id: str | None, trace_id: str | Non
     return b'{%b"payload":%b}' % (head, payload)
 
 
+def decode_entry(message: bytes) -> Entry:
+    """The fields of one object."""
+    return _decoder.decode(message)
+
+
 def encode_raw(entry: Entry) -> bytes:
     """The object of one message whose fields are already JSON."""
     fields = (

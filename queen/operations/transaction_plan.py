@@ -24,6 +24,8 @@ class TransactionItem(PushItem):
         payload: any JSON; unlike in a plain push, none means an empty object.
         transactionId: the transaction fails if the partition already has it.
         traceId: a UUID that is stored with the message.
+        delaySeconds: not in a transaction.
+        deliverAt: not in a transaction.
     """
 
     payload: Raw = _EMPTY
@@ -46,6 +48,8 @@ class OperationBody(Struct):
         status: `completed` (default) or `success`, `failed`, `dlq`.
         consumerGroup: whose message it was; empty is queue mode.
         error: why it failed.
+        delaySeconds: not in a transaction.
+        deliverAt: not in a transaction.
     """
 
     type: str
@@ -61,6 +65,8 @@ class OperationBody(Struct):
     status: str | None = None
     consumerGroup: str | None = None  # noqa: N815
     error: str | None = None
+    delaySeconds: float | None = None  # noqa: N815
+    deliverAt: str | None = None  # noqa: N815
 
 
 class TransactionBody(Struct):
@@ -133,7 +139,10 @@ def _push_items(operation: OperationBody, field: str) -> list[tuple[PushItem, st
     if operation.queue is None:
         raise BadRequestError(f"{field}: a push needs items, or queue and payload", f"{field}.queue")
     payload = operation.payload or operation.data or _EMPTY
-    item = PushItem(operation.queue, operation.partition, payload, operation.transactionId, operation.traceId)
+    item = PushItem(
+        operation.queue, operation.partition, payload, operation.transactionId, operation.traceId,
+        operation.delaySeconds, operation.deliverAt,
+    )  # fmt: skip
     return [(item, field)]
 
 

@@ -45,6 +45,7 @@ SQL_CONSUMER, OPEN = "tests/integration/test_sql_consumer.py", "tests/integratio
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
 PAUSE = "tests/integration/test_pause.py"
 HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
+MOVE_TIMERS, TIMERS = "sql/procedures/timers/move_timers.sql", "tests/integration/test_timers.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
 
@@ -900,6 +901,67 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-OUT-1", "messages that were held back are moved twice",
         (HELD, "AND h.moved_seq = p_moved_seq\n", "\n"),
         tests=OUTBOX_HELD,
+    ),
+    _sql(
+        "G-TIME-2", "timers of a clock ahead keep their times",
+        (REPAIR, "    WHERE t.asked_at > v_now;", "    WHERE false;"),
+        tests=STEPS,
+    ),
+    _sql(
+        "G-TIM-1", "timers are moved and stay",
+        (MOVE_TIMERS, "WHERE t.deliver_at = ANY(ARRAY[u.at]) AND t.seq = u.seq;", "WHERE t.deliver_at = ANY(ARRAY[u.at]) AND t.seq = -u.seq;"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "a second mover moves what the first has moved",
+        (MOVE_TIMERS, "IF v_locked < cardinality(p_seq) THEN", "IF false THEN"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "timers are due a second early",
+        (MOVE_TIMERS, "AND d.deliver_at <= v_now\n", "AND d.deliver_at <= v_now + interval '1 s'\n"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "a timer that is set again stays beside the new one",
+        ("sql/procedures/timers/change_timers.sql", "v_one.queue_id, v_one.key,\n", "v_one.queue_id, v_one.key || v_one.transaction_id,\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-1", "a push with an escaped name of its time is delivered at once",
+        ("queen/http/parsing.py", 'b"deliverAt", b"\\\\u")', 'b"deliverAt")'),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-1", "a cancel whose first answer was lost says that there is no timer",
+        ("queen/engine/handlers/timers.py", "    if lost and any(", "    if False and any("),
+        tests="tests/property/test_timers.py",
+    ),
+    _sql(
+        "G-TIM-3", "two workers fire a schedule",
+        ("sql/procedures/timers/schedules.sql", "AND s.next_at = p_seen RETURNING", "RETURNING"),
+        tests="tests/integration/test_schedules_cron.py",
+    ),
+    _engine(
+        "G-TIM-3", "all missed times are made up for",
+        ("queen/core/cron.py", "or missed > catch_up:", "or False:"),
+        tests="tests/property/test_cron.py",
+    ),
+    _sql(
+        "G-TIM-2", "the timers of a move are in no order of times",
+        (MOVE_TIMERS, "        ORDER BY t.deliver_at, t.seq\n", "        ORDER BY t.seq\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-2", "a partition that is locked holds back all timers",
+        ("queen/engine/timers.py", "            return await self._move_apart(messages)\n", "            raise\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-2", "a read begins after the last timer that was moved",
+        ("queen/engine/timers.py", "        whole = began >= self._whole_at\n", "        whole = self._since is None\n"),
+        ("queen/engine/timers.py", "messages[-1].deliver_at - _MARGIN", "messages[-1].deliver_at + _MARGIN * 10"),
+        tests="tests/property/test_timers.py",
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",
