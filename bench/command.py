@@ -1,5 +1,6 @@
 """``queen bench``: one subcommand per scenario, and ``load``, which has scenarios of its own."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
@@ -130,8 +131,19 @@ def load(
     except ValueError as wrong:
         fail(wrong, _CANNOT)
     except QueenError as problem:
-        fail(problem)
+        fail(problem, _CANNOT)
+    if asked.journal and report is None and found:
+        _show_audit(found, dsn, folder)
     _conclude_load(found, report, folder, 0 if shown else _CANNOT)
+
+
+def _show_audit(found: "list[Run]", dsn: str | None, folder: Path) -> None:
+    """Prints the command that audits the journals of the session."""
+    from bench.load import results  # noqa: PLC0415 - as above
+
+    journals = shlex.join(["--journal", str(folder / results.session_folder(found[0].session))])
+    with even_unread():
+        out.print(f"Audit it: queen audit {'--dsn … ' if dsn else ''}{journals}", highlight=False, markup=False)
 
 
 def _load(asked: "Asked", show: "Callable[[list[Run]], bool]") -> "tuple[list[Run], Report | None, bool]":
