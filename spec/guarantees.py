@@ -208,6 +208,15 @@ _CATALOGUE: Collection[Guarantee] = (
         "A producer that got no answer must be able to send the same request again without thinking.",
     ),
     _safety(
+        "G-DUR-5",
+        "L",
+        "Headers come back as they were sent",
+        "A message that was pushed with headers is delivered with the same names and values, and so is its dead letter "
+        "and what is replayed of it, also through encryption and the spool. A message without headers has no such "
+        "field.",
+        "What routes or explains a message must not be lost on the way, and who does not know of it must not meet it.",
+    ),
+    _safety(
         "G-IDEM-1",
         "MLFA",
         "One message per transaction id",

@@ -81,6 +81,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
     {
         "G-DUR-1": _KILL,
         "G-DUR-2": _KILL,
+        "G-DUR-5": "is about headers, which published clients do not send",
         "G-POP-6": "is about the depth of a queue, which clients do not read",
         "G-DLQ-5": _SERVICE,
         "G-STR-3": _SOCKET,

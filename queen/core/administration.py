@@ -319,6 +319,7 @@ class MessageRow(Struct, frozen=True):
     groups: int
     lease_ends: datetime | None
     key_id: str | None
+    headers: str | None = None
 
 
 class MessageDetail(Struct, frozen=True):
@@ -347,6 +348,7 @@ class MessageDetail(Struct, frozen=True):
     retry_count: int | None
     ttl: int
     key_id: str | None
+    headers: str | None = None
 
 
 class DeadLetterFilter(Struct, frozen=True):
@@ -405,6 +407,7 @@ class DeadLetterRow(Struct, frozen=True):
     created_at: datetime
     failed_at: datetime
     key_id: str | None
+    headers: str | None = None
 
 
 class DeadLetter(Struct, frozen=True):
@@ -420,6 +423,7 @@ class DeadLetter(Struct, frozen=True):
     producer_sub: str | None
     payload: str
     key_id: str | None
+    headers: str | None = None
 
 
 class Failure(Struct, frozen=True):

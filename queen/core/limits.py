@@ -57,3 +57,5 @@ CONNECTIONS_MIN = 16
 BYTES_PER_S_MIN = 1024
 #: Maximum size of a notification of another instance: its sender holds less.
 NOTICES_BYTES_MAX = 1 << 20
+#: Headers of a message: how many, and bytes of names and values together.
+MESSAGE_HEADERS_MAX, MESSAGE_HEADERS_BYTES_MAX = 32, 4096

@@ -14,6 +14,8 @@ from queen.core.errors import BadRequestError
 from queen.core.limits import (
     GROUP_CHARS_MAX,
     LEASE_SECONDS_MAX,
+    MESSAGE_HEADERS_BYTES_MAX,
+    MESSAGE_HEADERS_MAX,
     NAME_CHARS_MAX,
     TIMER_SECONDS_MAX,
     TRANSACTION_ID_CHARS_MAX,
@@ -27,6 +29,7 @@ T = TypeVar("T")
 
 _PATH = re.compile(r" - at `\$\.?(.*)`$")
 _NULL = Raw(b"null")
+HEADERS_TEXT = "Headers must be an object whose values are strings"
 
 
 def decode(decoder: "msgspec.json.Decoder[T]", body: bytes, texts: Mapping[str, str]) -> T:
@@ -132,6 +135,7 @@ class PushItem(Struct, gc=False):
         payload: any JSON, stored unchanged.
         transactionId: stored once per partition, however often it is pushed; by default the id of the message.
         traceId: a UUID that is stored with the message.
+        headers: texts by name, delivered beside the payload.
         delaySeconds: deliver it so many seconds from now. Only in a push; for all items of the request, or for none.
         deliverAt: deliver it at this time; a time that is past: now. Instead of `delaySeconds`.
     """
@@ -141,6 +145,7 @@ class PushItem(Struct, gc=False):
     payload: Raw = _NULL
     transactionId: TransactionId | None = None  # noqa: N815 - the interface's name
     traceId: str | None = None  # noqa: N815
+    headers: dict[str, str] | None = None
     delaySeconds: Annotated[float, between(0, TIMER_SECONDS_MAX)] | None = None  # noqa: N815
     deliverAt: Time | None = None  # noqa: N815
 
@@ -178,10 +183,10 @@ def _to_timer(item: PushItem, field: str, producer_sub: str | None) -> TimerChan
         raise BadRequestError(f"{field}.deliverAt must be at most ten years ahead", f"{field}.deliverAt")
     check_name(item.queue, f"{field}.queue")
     check_name(item.partition, f"{field}.partition")
-    _check_ids(item, field)
+    _check_item(item, field)
     key = str(uuid4())
     text = check_own_id(item.transactionId, f"{field}.transactionId") if item.transactionId else key
-    message = encode_entry(bytes(item.payload), text, item.traceId or None, producer_sub)
+    message = encode_entry(bytes(item.payload), text, item.traceId or None, producer_sub, item.headers)
     return TimerChange("schedule", item.queue, key, item.partition, text, item.delaySeconds, at, message)
 
 
@@ -210,12 +215,12 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: 
         check_name(partition, f"{first}.partition")
         members = [items[number] for number in numbers]
         chosen = [item.transactionId or "" for item in members]
-        traced = any([item.traceId for item in members])
-        # Checking ids one by one is rarely necessary.
-        if traced or max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen):
+        more = any([item.traceId or item.headers for item in members])
+        # Checking items one by one is rarely necessary.
+        if more or max(map(len, chosen)) > TRANSACTION_ID_CHARS_MAX or "\0" in "".join(chosen):
             for number, item in zip(numbers, members, strict=True):
-                _check_ids(item, _field(fields, number))
-        encoded = _encode(members, chosen, producer_sub, plain=not (traced or producer_sub is not None))
+                _check_item(item, _field(fields, number))
+        encoded = _encode(members, chosen, producer_sub, plain=not (more or producer_sub is not None))
         batches.append(PartitionBatch(queue, partition, numbers, *encoded))
     return Push(batches, len(items))
 
@@ -240,10 +245,11 @@ def _encode(
 
 
 def _entry(item: PushItem, producer_sub: str | None) -> bytes:
-    return encode_entry(bytes(item.payload), item.transactionId or None, item.traceId or None, producer_sub)
+    chosen, traced = item.transactionId or None, item.traceId or None
+    return encode_entry(bytes(item.payload), chosen, traced, producer_sub, item.headers)
 
 
-def _check_ids(item: PushItem, field: str) -> None:
+def _check_item(item: PushItem, field: str) -> None:
     if item.transactionId:
         check_name(item.transactionId, f"{field}.transactionId", TRANSACTION_ID_CHARS_MAX)
     if item.traceId:
@@ -252,6 +258,20 @@ def _check_ids(item: PushItem, field: str) -> None:
         except ValueError:
             field = f"{field}.traceId"
             raise BadRequestError(f"{field} is not a UUID: {item.traceId[:50]!r}", field) from None
+    if item.headers:
+        _check_headers(item.headers, f"{field}.headers")
+
+
+def _check_headers(headers: Mapping[str, str], field: str) -> None:
+    if len(headers) > MESSAGE_HEADERS_MAX:
+        raise BadRequestError(f"{field} has {len(headers)} names, more than {MESSAGE_HEADERS_MAX}", field)
+    size = sum([len(text.encode()) for pair in headers.items() for text in pair])
+    if size > MESSAGE_HEADERS_BYTES_MAX:
+        raise BadRequestError(f"{field} has {size} bytes, more than {MESSAGE_HEADERS_BYTES_MAX}", field)
+    if "" in headers:
+        raise BadRequestError(f"{field}: a name must not be empty", field)
+    if any(["\0" in text for pair in headers.items() for text in pair]):
+        raise BadRequestError(f"{field} must not contain NUL", field)
 
 
 def renewal(lease: str, seconds: int) -> RenewLease:

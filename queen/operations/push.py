@@ -12,7 +12,7 @@ from queen.core.job_type import JobType
 from queen.http.access import READ_WRITE
 from queen.http.answers import stamp
 from queen.http.operation import Answer, operation
-from queen.http.parsing import PushItem, decode, may_wait, to_push, to_timers
+from queen.http.parsing import HEADERS_TEXT, PushItem, decode, may_wait, to_push, to_timers
 from queen.http.rendering import render_buffered, render_push
 from queen.http.request import QueenRequest, read_body
 from queen.log.requests import Buffered, TimerChange, TimerVerdict
@@ -66,6 +66,7 @@ _PUSH_TEXTS = {
     "items.partition": "Partition must be a string",
     "items.transactionId": "TransactionId must be a string",
     "items.traceId": "TraceId must be a string",
+    "items.headers": HEADERS_TEXT,
 }
 
 

@@ -36,13 +36,13 @@ AS $$
 BEGIN
     INSERT INTO queen.dead_letter_queue AS d (
         queue_id, part_id, off, grp_id, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
-        retry_count, created_at, failed_at, key_id
+        retry_count, created_at, failed_at, key_id, headers
     )
     SELECT
         p_queue_id, p_part, u.off, p_grp, p_group,
         coalesce(m.transaction_id, queen.message_uuid(p_part, u.off)::text), m.trace_id, m.producer_sub,
         coalesce(m.payload, 'null'), coalesce(nullif(u.error, ''), 'Retries exhausted'), u.tries,
-        coalesce(m.created_at, p_now), p_now, m.key_id
+        coalesce(m.created_at, p_now), p_now, m.key_id, m.headers
     FROM unnest(p_off, p_error, p_tries) AS u (off, error, tries)
     LEFT JOIN queen.segment_messages(p_part, p_segment, p_off) AS m ON m.off = u.off
     ORDER BY u.off

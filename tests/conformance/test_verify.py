@@ -33,6 +33,7 @@ ELSEWHERE = {"SEC", "SPOOL", "SMQ", "OUT", "PAUSE", "SQL", "TIM"}
 BESIDE = {
     "G-COST-1",
     "G-DLQ-5",
+    "G-DUR-5",
     "G-POP-6",
     "G-RET-1",
     "G-RET-2",

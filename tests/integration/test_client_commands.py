@@ -123,6 +123,17 @@ def test_names_may_hold_anything(queen: Client, queue: str) -> None:
 # ---------------------------------------------------------------- queues, groups, seek
 
 
+def test_headers_are_pushed_and_shown(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "1", "-H", "type=order", "--header", "note=a=b")
+    queen.text("push", queue, "--file", "-", "--items", given='{"payload": 2, "headers": {"n": "2"}}\n')
+    assert [each.get("headers") for each in queen.json("pop", queue, "-n", "2")] == [
+        {"type": "order", "note": "a=b"}, {"n": "2"},
+    ]  # fmt: skip
+    assert re.search(r" type=order note=a=b 1$", queen.text("tail", queue, "--no-follow"), re.MULTILINE)
+    for arguments, words in ((("1", "-H", "type"), "write name=value"), (("--file", "-", "-H", "a=b"), "use --items")):
+        assert words in queen.refusal(2, "push", queue, *arguments)
+
+
 def test_queues_are_listed_and_shown(queen: Client, queue: str) -> None:
     queen.text("push", queue, "1", "-p", "alice")
     assert re.search(rf"^{queue} .* 1 +1 +1 +0 *$", queen.text("queues"), re.MULTILINE)

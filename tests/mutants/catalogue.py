@@ -43,7 +43,7 @@ LOW_WATER = "sql/internal/029_low_water.sql"
 OPEN_CURSORS, SQL_ACK = "sql/internal/051_open_cursors.sql", "sql/procedures/sql_consumer/ack.sql"
 SQL_CONSUMER, OPEN = "tests/integration/test_sql_consumer.py", "tests/integration/test_open_cursors.py"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
-PAUSE = "tests/integration/test_pause.py"
+PAUSE, HEADERS = "tests/integration/test_pause.py", "tests/integration/test_headers.py"
 HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
 MOVE_TIMERS, TIMERS = "sql/procedures/timers/move_timers.sql", "tests/integration/test_timers.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
@@ -815,6 +815,22 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-SPOOL-9", "a request that is too slow stops the replay",
         (REPLAY, "            return await self._hold_back(shard, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
+    ),
+    _engine(
+        "G-DUR-5", "an encrypted message loses its headers",
+        ("queen/log/segment.py", '(b"headers", entry.headers), ', ""),
+        tests=HEADERS,
+    ),
+    _engine(
+        "G-DUR-5", "headers stand in the segment as they are, and end where one is called payload",
+        ("queen/log/segment.py", '("headers", _encode(headers).decode() if headers else None)', '("headers", headers or None)'),
+        ("queen/log/segment.py", "return _text.decode(self.headers).encode() if self.headers", "return bytes(self.headers) if self.headers"),
+        tests=HEADERS,
+    ),
+    _sql(
+        "G-DUR-5", "a dead letter forgets the headers",
+        ("sql/internal/050_ack.sql", "m.key_id, m.headers\n", "m.key_id, NULL\n"),
+        tests=HEADERS,
     ),
     _sql(
         "G-PAUSE-1", "a pop of a paused group finds messages",
