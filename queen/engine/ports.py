@@ -331,6 +331,7 @@ class OutboxPartition(Struct, frozen=True):
     queue: str | None
     partition: str
     transaction_ids: Sequence[str | None]
+    traceparents: Sequence[str | None]
     payloads: Sequence[str]
     held: bool = False
 

@@ -273,6 +273,7 @@ def test_the_system_shows_workers_engine_and_postgresql(screen: Screen, producer
 def test_pops_are_switched_off_and_on(screen: Screen) -> None:
     screen.open("maintenance", title="Maintenance")
     expect(screen.page.get_by_text("PostgreSQL", exact=True)).to_be_visible()
+    expect(screen.page.get_by_text("messages pushed with SQL")).to_be_visible()
     try:
         screen.button("Switch on: Pause pops").click()
         screen.page.keyboard.press("Escape")
