@@ -107,10 +107,7 @@ def judge(
 ) -> None:
     """Audit a log and journals. Exit code 0: no violations, 1: violations, 2: the audit was not possible."""
     if context.invoked_subcommand:
-        # Environment variables apply to the subcommand, too.
-        sources = [context.get_parameter_source(name) for name in context.params]
-        if any(source and source.name == "COMMANDLINE" for source in sources):
-            fail(f"give options after the subcommand: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
+        _refuse_options(context)
         return
     if dsn is None and journal is None and archive is None:
         fail("nothing to audit: give --dsn, --journal, or both; --archive may be added to --dsn or replace it", _CANNOT)
@@ -133,6 +130,13 @@ def judge(
             made = command.make(request, progress)
     files = ((json, partial(as_json, made)), (report, partial(as_html, made)))
     conclude(made.exit_code, partial(show, made), *files)
+
+
+def _refuse_options(context: typer.Context) -> None:
+    """Ends the command if options stand before its subcommand; environment variables apply to that, too."""
+    sources = [context.get_parameter_source(name) for name in context.params]
+    if any(source and source.name == "COMMANDLINE" for source in sources):
+        fail(f"give options after the subcommand: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
 
 
 @audit.command("archive")
