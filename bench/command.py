@@ -1,5 +1,6 @@
 """``queen bench``: one subcommand per scenario, and ``load``, which has scenarios of its own."""
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
@@ -109,19 +110,16 @@ def load(
 
     Exit code 0: all thresholds held, and no audit found a violation; 1: not so; 2: the benchmark was not possible.
     """
-    from bench.load import results, scenarios, session  # noqa: PLC0415 - `queen --help` is quick
+    from bench.load import scenarios, session  # noqa: PLC0415 - `queen --help` is quick
 
     if list_:
-        for each in scenarios.SCENARIOS:
-            out.print(f"[bold]{each.name:22}[/] {each.about}", highlight=False)
+        _list_scenarios()
         return
     can_be_written(html=html)
     _check_smoke(smoke, seconds=seconds, set=setting)
-    there = folder / session.RESULTS
     try:
-        known = results.read(there) if there.exists() else []
-        named = [run for file in earlier or () for run in results.read(file)]
-        wanted = scenarios.chosen(scenario or ["push-100", "pop-ack-100", "flow-1000"])
+        known, named = _known([folder / session.RESULTS]), _known(earlier or [])
+        wanted = scenarios.chosen(scenario)
         asked = session.Asked(
             wanted, url, dsn, against, against_dsn, workers, 2 if smoke else seconds, runs or (1 if smoke else 3),
             session.settings(setting or [], wanted, smoke=smoke), folder, journal or audit, audit, profile,
@@ -130,8 +128,34 @@ def load(
     except ValueError as wrong:
         fail(wrong, _CANNOT)
     except QueenError as problem:
-        fail(problem)
+        fail(problem, _CANNOT)
+    _show_audit(asked, report, found)
     _conclude_load(found, report, folder, 0 if shown else _CANNOT)
+
+
+def _list_scenarios() -> None:
+    from bench.load import scenarios  # noqa: PLC0415 - as above
+
+    for each in scenarios.SCENARIOS:
+        out.print(f"[bold]{each.name:22}[/] {each.about}", highlight=False)
+
+
+def _known(files: list[Path]) -> "list[Run]":
+    """The results of the files that exist."""
+    from bench.load import results  # noqa: PLC0415 - as above
+
+    return [run for file in files if file.exists() for run in results.read(file)]
+
+
+def _show_audit(asked: "Asked", report: "Report | None", found: "list[Run]") -> None:
+    """Prints the command that audits the journals of the session, if it has some and they were not audited."""
+    from bench.load import results  # noqa: PLC0415 - as above
+
+    if not asked.journal or report is not None or not found:
+        return
+    journals = shlex.join(["--journal", str(asked.folder / results.session_folder(found[0].session))])
+    with even_unread():
+        out.print(f"Audit it: queen audit {'--dsn … ' if asked.dsn else ''}{journals}", highlight=False, markup=False)
 
 
 def _load(asked: "Asked", show: "Callable[[list[Run]], bool]") -> "tuple[list[Run], Report | None, bool]":

@@ -47,10 +47,12 @@ class Stored(Struct, frozen=True, gc=False):
     traceId: str | None = None  # noqa: N815
     producerSub: str | None = None  # noqa: N815
     keyId: str | None = None  # noqa: N815
-    headers: dict[str, str] | None = None
+    headers: str | None = None
+    """A text that holds JSON: so SQL finds the end of the fields."""
 
 
 _decoder = msgspec.json.Decoder(Stored)
+_headers = msgspec.json.Decoder(dict[str, str])
 
 
 class Keys(Protocol):
@@ -171,7 +173,7 @@ _MAKERS: dict[str, Callable[[Some], object]] = {
     "offset": Some.offsets,
     "transactionId": Some.transaction_ids,
     "payload": Some.payloads,
-    "headers": lambda some: [m.headers and list(m.headers.items()) for m in some.stored()],
+    "headers": lambda some: [m.headers and list(_headers.decode(m.headers).items()) for m in some.stored()],
     "createdAt": lambda some: some.each(some.created),
     "producerSub": lambda some: [m.producerSub for m in some.stored()],
     "traceId": lambda some: [m.traceId for m in some.stored()],

@@ -19,7 +19,6 @@ from .batches import batches
 from .columns import TYPES, check_type
 from .errors import OptionError, SourceError
 from .options import WriteOptions, nearest
-from .sinks import HttpSink, SqlSink
 
 _COLUMNS = ("queue", "partition", "payload", "transactionId", "traceId")
 _BYTES_A_CALL = 4 << 20
@@ -111,6 +110,8 @@ def messages(
 
 def push(rows: Iterator[pa.RecordBatch], options: WriteOptions, write_id: str) -> WriterCommitMessage:
     """Pushes the rows of one task, in their order."""
+    from .sinks import HttpSink, SqlSink  # noqa: PLC0415 - tasks that read should not pay for an HTTP client
+
     context = TaskContext.get()
     number = context.partitionId() if context else 0
     found = messages(rows, options, _Ids(f"{write_id}:{number}").of)

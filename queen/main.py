@@ -36,8 +36,10 @@ from queen.engine.prefetch import Prefetch
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
 from queen.engine.push_options import keep_for_spool
 from queen.engine.replay import Replay
+from queen.engine.schedules import Schedules
 from queen.engine.statistics_writer import StatisticsWriter
 from queen.engine.switches import copy_switches
+from queen.engine.timers import Timers
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
 from queen.jobs.jobs import Chore, Schedule, Services
@@ -53,6 +55,7 @@ from queen.postgres.outbox_store import OutboxStore
 from queen.postgres.pool import Pool
 from queen.postgres.spool_store import SpoolStore
 from queen.postgres.store import Store
+from queen.postgres.timers import DueTimersStore, SchedulesStore
 from queen.security.keyring import Keyring
 from queen.simple_mq.background_jobs import background_jobs
 from queen.simple_mq.interface import SimpleMq
@@ -62,6 +65,10 @@ from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
 
 log = logging.getLogger("queen.spool")
+
+
+#: Pause of a worker that does not lead, or could not move timers or fire schedules.
+_TIMERS_S = 1.0
 
 
 def _target(settings: Settings) -> Target:
@@ -269,7 +276,7 @@ def assembly(settings: Settings) -> Assemble:
         )
         context.clock = lambda: statistics_writer.clock
         statistics_writer.start()
-        services = _services(sweeping, settings, context)
+        services = _services(sweeping, replaying, settings, context)
         services.start()
         outbox = Outbox(context, OutboxStore(replaying), lambda: services.leadership.held)
         outbox.start()
@@ -291,19 +298,24 @@ def assembly(settings: Settings) -> Assemble:
     return assemble
 
 
-def _services(pool: Pool, settings: Settings, context: Context) -> Services:
-    """The background jobs, with their intervals and batch sizes."""
+def _services(pool: Pool, moving: Pool, settings: Settings, context: Context) -> Services:
+    """The background jobs, with their intervals and batch sizes; ``moving`` has connections for timers."""
     jobs = settings.jobs
     schedule = Schedule(
         jobs.retention_interval_ms / 1000, jobs.retention_batch, jobs.eviction_interval_ms / 1000,
         jobs.eviction_batch, timedelta(days=jobs.partition_cleanup_days),
     )  # fmt: skip
     maintenance = MaintenanceStore(pool)
+    timers = Timers(context, DueTimersStore(moving), lambda: services.leadership.held)
+    schedules = Schedules(SchedulesStore(moving), lambda: services.leadership.held)
     chores = [
         Chore("clean-up", schedule.retention_interval_s, partial(go_on_with_begun, context)),
+        Chore("timers", _TIMERS_S, timers.run),
+        Chore("schedules", _TIMERS_S, schedules.run),
         *background_jobs(context, maintenance, settings),
     ]
-    return Services(maintenance, schedule, chores)
+    services = Services(maintenance, schedule, chores)
+    return services
 
 
 def create(settings: Settings) -> QueenApp:

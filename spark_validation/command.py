@@ -185,17 +185,23 @@ def _check(where: Where) -> None:
 @contextmanager
 def _spark(where: Where, work: Path, rows: int = 0) -> Iterator[SparkSession]:
     """A session for this many rows of journals; an error of Spark becomes one line."""
-    spark = session.start(where.master, work, driver_memory=where.driver_memory, partitions=session.partitions_of(rows))
+    spark = None
+    partitions = session.partitions_of(rows)
     try:
+        spark = session.start(where.master, work, driver_memory=where.driver_memory, partitions=partitions)
         yield spark
+    except KeyboardInterrupt:
+        session.kill()
+        raise
     except (PySparkException, Py4JError, *session.JAVA_IS_GONE) as problem:
         raise AuditError(
             f"Spark failed: {session.first_line(problem)}. If memory was short, raise --driver-memory; if "
             "disk space was short, set TMPDIR to a larger disk"
         ) from problem
     finally:
-        with suppress(*session.JAVA_IS_GONE):
-            spark.stop()
+        if spark is not None:
+            with suppress(*session.JAVA_IS_GONE):
+                spark.stop()
 
 
 def _database(spark: SparkSession, archive: Archive | None, snapshot: Snapshot | None) -> Database | None:

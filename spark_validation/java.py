@@ -27,8 +27,11 @@ def java_home() -> Path:
     """A folder with ``bin/java`` that Spark can use.
 
     Raises:
-        JavaError: there is none.
+        JavaError: there is none, or not where JAVA_HOME says.
     """
+    named = os.environ.get("JAVA_HOME")
+    if named and not (Path(named) / "bin" / "java").is_file():
+        raise JavaError(f"JAVA_HOME is {named}, which has no bin/java: correct it, or unset it to use another Java")
     seen = []
     for home in _of_the_machine():
         version = _version(home / "bin" / "java")

@@ -1,16 +1,20 @@
 """The Spark session of an audit."""
 
+import logging
 import os
 import re
+import signal
 import socket
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -164,7 +168,9 @@ def start(
     log4j.write_text(_LOG4J, encoding="utf-8")
     own = {
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={log4j}" {_WITHOUT_MEMORY} {java_options}',
+        "spark.driver.extraJavaOptions": (
+            f'"-Dlog4j2.configurationFile={log4j}" "-Djava.io.tmpdir={work}" {_WITHOUT_MEMORY} {java_options}'
+        ),
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
         "spark.sql.shuffle.partitions": str(partitions or partitions_of(0)),
@@ -172,13 +178,35 @@ def start(
     builder = SparkSession.builder.appName("queen audit").master(master)
     for name, value in {**_SETTINGS, **(_LOCAL if local else {}), **own, **options}.items():
         builder = builder.config(name, value)
+    logging.getLogger().addFilter(_is_news)
+    # PySpark's own handler of SIGINT would replace that of the command.
+    before = signal.getsignal(signal.SIGINT)
     try:
         session = builder.getOrCreate()
     except (PySparkException, Py4JError, RuntimeError, OSError) as problem:
         raise AuditError(f"Spark cannot be started on {master}: {first_line(problem)}") from problem
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
     if not local:
         session.sparkContext.addPyFile(str(package(work)))
     return session
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """What py4j says of an interrupted call, with a traceback, is nothing that its user has not done."""
+    return not record.getMessage().startswith("KeyboardInterrupt while")
+
+
+def kill() -> None:
+    """Ends Java at once: it would report each task that an interruption ends, and still write into its folder."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark has no other way to its Java process
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
 
 
 def first_line(problem: BaseException) -> str:

@@ -132,6 +132,8 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "SEC": "Security",
         "SPOOL": "Spool",
         "OUT": "Outbox",
+        "SQL": "Consuming with SQL",
+        "TIM": "Timers",
         "SMQ": "simple-mq",
     }
 )
@@ -204,6 +206,15 @@ _CATALOGUE: Collection[Guarantee] = (
         "All or none per push request",
         "A push request stores all of its messages or none, except those that it answers as duplicate or refused.",
         "A producer that got no answer must be able to send the same request again without thinking.",
+    ),
+    _safety(
+        "G-DUR-5",
+        "L",
+        "Headers come back as they were sent",
+        "A message that was pushed with headers is delivered with the same names and values, and so is its dead letter "
+        "and what is replayed of it, also through encryption and the spool. A message without headers has no such "
+        "field.",
+        "What routes or explains a message must not be lost on the way, and who does not know of it must not meet it.",
     ),
     _safety(
         "G-IDEM-1",
@@ -841,6 +852,31 @@ _CATALOGUE: Collection[Guarantee] = (
         "It is the order in which the application's tables have changed.",
     ),
     _safety(
+        "G-SQL-1",
+        "LF",
+        "A message that SQL pops is done with its transaction",
+        "What `queen.pop` and `queen.ack` do takes effect if and only if the transaction of the caller commits, with "
+        "its other changes, under every fault. After a rollback the messages are ready at once, as if never popped.",
+        "It makes consumption exactly once for the application's own tables.",
+    ),
+    _safety(
+        "G-SQL-2",
+        "L",
+        "Leases, order and failures are those of HTTP",
+        "Pops and acks with SQL keep the promises of those over HTTP, and each other's. A lease that a transaction has "
+        "given lives until it ends, and its time begins with the commit. An ack that cannot be carried out, or of what "
+        "is done, is an error.",
+        "Consumers of both kinds share a group; and a repeated transaction must not do its work twice.",
+    ),
+    _safety(
+        "G-SQL-3",
+        "L",
+        "A transaction holds only what it has popped",
+        "A transaction that has popped or acked with SQL makes no other request wait, except pops and acks of its own "
+        "group in the partitions of its messages.",
+        "It may stay open for as long as the application wants.",
+    ),
+    _safety(
         "G-OUT-3",
         "L",
         "Held-back pushes with SQL",
@@ -848,6 +884,32 @@ _CATALOGUE: Collection[Guarantee] = (
         "encrypted and the servers have no key, holds back only the later ones of its partition. It is tried again "
         "until it is moved.",
         "Its transaction has committed, so it must not be lost; and it must not stop the others.",
+    ),
+    _safety(
+        "G-TIM-1",
+        "MLF",
+        "A timer fires once, and not before its time",
+        "A timer that was accepted enters the log once, under every fault, and not before its time by PostgreSQL's "
+        "clock. A timer that was cancelled or replaced does not enter it.",
+        "A reminder that comes twice, never, or too early is worse than none.",
+    ),
+    _safety(
+        "G-TIM-2",
+        "LF",
+        "Order of timers",
+        "Timers that were accepted before either of them was due enter the log in the order of their times; with the "
+        "same time, in the order in which they were accepted. What cannot enter it now, because its partition is "
+        "locked, or its queue is encrypted and the servers have no key, holds back only the later ones of its "
+        "partition.",
+        "What was to happen first happens first, also after an outage in which both became due.",
+    ),
+    _safety(
+        "G-TIM-3",
+        "ML",
+        "A cron schedule fires once per time",
+        "At each time of its expression, in its time zone, a cron schedule puts one message into the log. Times that "
+        "were missed because no server ran are made up for as its catch-up says.",
+        "A daily job must not run twice because two servers run, nor a hundred times after a weekend without one.",
     ),
     _safety(
         "G-SMQ-1",

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, combinations
+from itertools import chain, combinations, product, starmap
 from typing import NamedTuple
 
 from .history import NEVER
 from .model import (
     Ack,
     Acked,
+    AckItem,
     Committed,
     Configure,
     DeleteGroup,
@@ -137,20 +138,22 @@ def _views(calls: Iterable[Call], beginning: State) -> set[View]:
     lanes = {Lane(name, partition) for name, queue in beginning.queues.items() for partition in queue.partitions}
     groups: set[str] = set()
     for call in calls:
-        match call.operation:
-            case Push(items):
-                lanes |= {item.lane for item in items}
-            case Ack(items):
-                lanes |= {item.lane for item in items}
-                groups |= {item.group_name for item in items}
-            case Transaction(operations):
-                lanes |= {item.lane for item in operations}
-                groups |= {item.group_name for item in operations if not isinstance(item, PushItem)}
-            case Pop() as pop:
-                groups.add(pop.group_name)
+        items = _items(call.operation)
+        lanes |= {item.lane for item in items}
+        groups |= {item.group_name for item in items if not isinstance(item, PushItem)}
+        if isinstance(call.operation, Pop):
+            groups.add(call.operation.group_name)
         if isinstance(call.outcome, Popped):
             lanes |= {delivery.message.lane for delivery in call.outcome.deliveries}
-    return {View(lane, group) for lane in lanes for group in groups or {""}}
+    return set(starmap(View, product(lanes, groups or {""})))
+
+
+def _items(operation: Operation) -> Sequence[PushItem | AckItem]:
+    """What a request pushes and acks."""
+    match operation:
+        case Push(items) | Ack(items) | Transaction(items):
+            return items
+    return ()
 
 
 # The parts of calls

@@ -75,11 +75,13 @@ _CLOCK = "needs a clock of PostgreSQL that steps"
 _TOKENS = "needs the server's key, to make tokens"
 _TABLES = "needs a look into the database"
 _SQL = "needs a connection to the database"
+_TIMERS = "is about timers, which not every server of the interface has"
 _OUTAGE = "needs a PostgreSQL that is stopped"
 WHY_NOT: Mapping[str, str] = MappingProxyType(
     {
         "G-DUR-1": _KILL,
         "G-DUR-2": _KILL,
+        "G-DUR-5": "is about headers, which published clients do not send",
         "G-POP-6": "is about the depth of a queue, which clients do not read",
         "G-DLQ-5": _SERVICE,
         "G-STR-3": _SOCKET,
@@ -110,7 +112,13 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-SPOOL-9": _OUTAGE,
         "G-OUT-1": _SQL,
         "G-OUT-2": _SQL,
+        "G-SQL-1": _SQL,
+        "G-SQL-2": _SQL,
+        "G-SQL-3": _SQL,
         "G-OUT-3": _SQL,
+        "G-TIM-1": _TIMERS,
+        "G-TIM-2": _TIMERS,
+        "G-TIM-3": _TIMERS,
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
     }

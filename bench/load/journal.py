@@ -217,14 +217,21 @@ def _ack(line: Line, known: _Known) -> dict[str, Any]:
     return {"kind": "ack", "acks": _ack_items(asked["acknowledgments"], group, told, line.outcome, known)}
 
 
+def _executed(line: Line) -> tuple[Outcome, list[_Pushed]]:
+    """The outcome of a transaction, and what its answer says of its pushes."""
+    executed = answer_of(line, _Executed)
+    if executed is None:
+        return line.outcome, []
+    if not executed.success:
+        return "fail", []
+    pushes = [each for each in executed.results if each["type"] == "push"]
+    return line.outcome, [_Pushed("queued", each["transactionId"], each["messageId"]) for each in pushes]
+
+
 def _transaction(line: Line, known: _Known) -> dict[str, Any]:
-    asked = line.request or {}
-    operations, executed = asked["operations"], answer_of(line, _Executed)
-    outcome: Outcome = line.outcome if executed is None or executed.success else "fail"
+    operations, (outcome, pushed) = (line.request or {})["operations"], _executed(line)
     items = [item for each in operations if each["type"] == "push" for item in each["items"]]
     acks = [each for each in operations if each["type"] == "ack"]
-    results = executed.results if executed is not None and executed.success else []
-    pushed = [_Pushed("queued", each["transactionId"], each["messageId"]) for each in results if each["type"] == "push"]
     pushes = _push_items(items, pushed or None)
     return {
         "kind": "transaction", "outcome": outcome,

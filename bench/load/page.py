@@ -1,7 +1,7 @@
 """Results of load as one HTML page with plots: no scripts, and nothing from other files."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +28,19 @@ _STATEMENT = (
     "its CPU is listed separately. Servers took turns, so noise hit both: compare ratios and their spread."
 )
 _EARLIER = 3
+#: Columns of the results: what of a run, whose median is shown, with how many digits.
+_MEDIANS: Mapping[str, tuple[Callable[[Run], float | None], int]] = {
+    "messages/s": (lambda run: run.rate, 0),
+    "median ms": (lambda run: run.key_latency[1].median if run.key_latency else None, 1),
+    "p99 ms": (lambda run: run.key_latency[1].p99 if run.key_latency else None, 1),
+    "CPU µs per message": (lambda run: run.cpu_us, 1),
+    "server": (lambda run: run.part_us("server"), 1),
+    "PostgreSQL": (lambda run: run.part_us("postgres"), 1),
+    "load": (lambda run: run.part_us("load"), 1),
+    "memory MB": (lambda run: run.memory_bytes / 1e6 if run.memory_bytes else None, 0),
+    "table B": (lambda run: run.table_bytes, 0),
+    "WAL B": (lambda run: run.wal_bytes, 0),
+}
 
 
 def as_html(runs: Sequence[Run], earlier: Sequence[Run], folder: Path, named: Sequence[Run] = ()) -> str:
@@ -70,24 +83,16 @@ def _facts(runs: Sequence[Run]) -> str:
 
 
 def _results(runs: Sequence[Run]) -> str:
-    columns = (
-        "scenario", "server", "times of", "messages/s", "median ms", "p99 ms", "CPU µs per message", "server",
-        "PostgreSQL", "load", "memory MB", "table B", "WAL B", "stall s", "not sent",
-    )  # fmt: skip
+    columns = ("scenario", "server", "times of", *_MEDIANS, "stall s", "not sent")
     rows = [_row(scenario, server, some) for scenario, server, some in groups(runs)]
     return table(columns, rows, texts=3)
 
 
 def _row(scenario: str, server: str, some: Sequence[Run]) -> list[str]:
-    latencies = [run.key_latency for run in some if run.key_latency]
-    of = latencies[0][0].replace("_", " ") if latencies else ""
+    timed = [run.key_latency[0].replace("_", " ") for run in some if run.key_latency]
     return [
-        scenario, server, of, _middle((run.rate for run in some), 0),
-        _middle((latency.median for _, latency in latencies), 1), _middle((latency.p99 for _, latency in latencies), 1),
-        _middle((run.cpu_us for run in some), 1),
-        *(_middle((run.part_us(part) for run in some), 1) for part in PARTS),
-        _middle((run.memory_bytes / 1e6 if run.memory_bytes else None for run in some), 0),
-        _middle((run.table_bytes for run in some), 0), _middle((run.wal_bytes for run in some), 0),
+        scenario, server, timed[0] if timed else "",
+        *(_middle(map(find, some), digits) for find, digits in _MEDIANS.values()),
         f"{max(run.stall_s for run in some):.0f}", f"{max(run.dropped for run in some):,}",
     ]  # fmt: skip
 

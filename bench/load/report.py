@@ -35,16 +35,22 @@ def _rates(runs: Sequence[Run]) -> Table:
         "MB", "table B", "WAL B", "stall s", "not sent", "thresholds", texts=2,
     )  # fmt: skip
     for scenario, server, some in groups(runs):
-        cpu = " / ".join(_seconds(run.cpu.get(name) for run in some) for name in ("server", "postgres", "load"))
-        crossed = sorted({text for run in some for text in run.crossed})
         found.add_row(
-            scenario, server, f"{median(run.rate for run in some):,.0f}", _middle(run.cpu_us for run in some), cpu,
-            _middle((run.memory_bytes or 0) / 1e6 for run in some), _middle(run.table_bytes for run in some),
-            _middle(run.wal_bytes for run in some), f"{max(run.stall_s for run in some):.1f}",
-            f"{max(run.dropped for run in some):,}",
-            "[red]" + "; ".join(crossed) + "[/]" if crossed else "held",
+            scenario, server, f"{median(run.rate for run in some):,.0f}", _middle(run.cpu_us for run in some),
+            _cpu(some), _middle((run.memory_bytes or 0) / 1e6 for run in some),
+            _middle(run.table_bytes for run in some), _middle(run.wal_bytes for run in some),
+            f"{max(run.stall_s for run in some):.1f}", f"{max(run.dropped for run in some):,}", _thresholds(some),
         )  # fmt: skip
     return found
+
+
+def _cpu(runs: Sequence[Run]) -> str:
+    return " / ".join(_seconds(run.cpu.get(name) for run in runs) for name in ("server", "postgres", "load"))
+
+
+def _thresholds(runs: Sequence[Run]) -> str:
+    crossed = sorted({text for run in runs for text in run.crossed})
+    return "[red]" + "; ".join(crossed) + "[/]" if crossed else "held"
 
 
 def _seconds(values: Iterable[float | None]) -> str:

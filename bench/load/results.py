@@ -352,20 +352,23 @@ class Drift(Struct, frozen=True):
 
 def drifts(run: Run) -> list[Drift]:
     """Whether a run is steady: rate, p99, memory and tables; without those that have too few samples."""
+    found = []
+    for name, values in _over_time(run).items():
+        third = len(values) // 3
+        if third and (first := median(values[:third])):
+            found.append(Drift(name, first, median(values[-third:])))
+    return found
+
+
+def _over_time(run: Run) -> dict[str, list[float]]:
     key = run.key_latency[0] if run.key_latency else ""
     wanted = "delivered" if run.delivered else "pushed"
-    figures = {
+    return {
         "messages/s": [rate for kind, _, rate in rates(run.timeline) if kind == wanted],
         f"p99 of {key}, ms": [moment.p99 for moment in run.moments if moment.operation == key],
         "memory, MB": [level.memory_bytes / 1e6 for level in run.levels if level.memory_bytes],
         "tables, MB": [level.table_bytes / 1e6 for level in run.levels if level.table_bytes],
     }
-    found = []
-    for name, values in figures.items():
-        third = len(values) // 3
-        if third and (first := median(values[:third])):
-            found.append(Drift(name, first, median(values[-third:])))
-    return found
 
 
 # ---------------------------------------------------------------- files

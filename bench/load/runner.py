@@ -157,42 +157,53 @@ class _Measured:
         """
         settings, started_at = self._settings(), datetime.now(UTC).isoformat(timespec="seconds")
         facts = machine.describe()
-        server, postmaster = self._target.server_processes(), await self._target.postmaster()
-        if self._scenario.restarts and postmaster is None:
-            raise TargetError(
-                "A scenario kills PostgreSQL in the middle of the run, but PostgreSQL does not answer at its beginning"
-            )
+        server, (counted, victim) = self._target.server_processes(), await self._postmaster()
         if not self._plan.journal:
             await self._target.compact()
-        # The CPU of a PostgreSQL that is killed meanwhile is unknown.
-        counted = None if self._scenario.restarts else postmaster
         begin, before = time.monotonic(), self._spent(server, counted)
         async with self._load(settings) as load:
             workers = [each.pid for each in self._target.worker_processes()] if self._plan.profile else []
             async with profile.flame_graphs(workers, self._folder) as graphs:
-                victim = postmaster if self._scenario.restarts else None
                 await self._watch(load, server, counted, victim, advance)
             memory = meter.memory_bytes(server) or None
             outcome = await load.outcome()
         after, seconds = self._spent(server, counted), time.monotonic() - begin
-        missed = _missed_kill(self._killed_ns, outcome) if self._scenario.restarts else []
+        missed = _missed_kill(self._killed_ns, outcome) if victim else []
         table_bytes, wal_bytes = bytes_a_message(self._weights, outcome.pushed)
-        load_s = max([moment.cpu.get("load", 0.0) for moment in self._timeline], default=0.0)
-        cpu = {name: after[name] - before[name] for name in before if name in after} | {"load": load_s}
-        # The CPU of the preparation is not known separately.
-        whole = Used(outcome.delivered or outcome.pushed, seconds, {} if outcome.prepared else cpu)
+        cpu = {name: after[name] - before[name] for name in before if name in after}
         return Run(
             scenario=self._scenario.name, server=self._target.name, version=version, number=self._number,
             session=self._plan.session, started_at=started_at,
             seconds=max((outcome.ended_ms - outcome.began_ms) / 1000, 0.001), settings=shown(settings),
             pushed=outcome.pushed, delivered=outcome.delivered, acked=outcome.acked, dropped=outcome.dropped,
             crossed=[*outcome.crossed, *missed], latency=outcome.latency,
-            used=used(self._timeline, whole), memory_bytes=memory,
+            used=used(self._timeline, self._whole(outcome, seconds, cpu)), memory_bytes=memory,
             table_bytes=table_bytes if settings.get(_RETENTION, "0") == "0" else None, wal_bytes=wal_bytes,
             stall_s=stall_seconds(self._timeline), timeline=self._timeline, moments=outcome.moments,
             levels=self._levels, machine=facts, postgres=await self._target.describe(), load=load_version,
             profiles=[path.name for path in graphs], workers=self._target.workers,
         )  # fmt: skip
+
+    async def _postmaster(self) -> tuple[psutil.Process | None, psutil.Process | None]:
+        """The process of PostgreSQL twice: as the one whose CPU is known, or as the one to kill.
+
+        Raises:
+            TargetError: it is to be killed, and is not known.
+        """
+        postmaster = await self._target.postmaster()
+        if not self._scenario.restarts:
+            return postmaster, None
+        if postmaster is None:
+            raise TargetError(
+                "A scenario kills PostgreSQL in the middle of the run, but PostgreSQL does not answer at its beginning"
+            )
+        return None, postmaster
+
+    def _whole(self, outcome: Outcome, seconds: float, cpu: Mapping[str, float]) -> Used:
+        """What the run used; the CPU of a preparation is not known separately."""
+        load_s = max([moment.cpu.get("load", 0.0) for moment in self._timeline], default=0.0)
+        known = {} if outcome.prepared else {**cpu, "load": load_s}
+        return Used(outcome.delivered or outcome.pushed, seconds, known)
 
     async def _watch(
         self,

@@ -135,14 +135,17 @@ def _texts(script: Path) -> Iterator[str]:
         yield from _texts(script.parent / name)
 
 
-def chosen(names: list[str]) -> list[Scenario]:
-    """The scenarios of these names; a name may end in ``*``.
+_USUAL = ("push-100", "pop-ack-100", "flow-1000")
+
+
+def chosen(names: list[str] | None) -> list[Scenario]:
+    """The scenarios of these names, which may end in ``*``; by default the usual ones.
 
     Raises:
         ValueError: a name is unknown; the text lists all scenarios.
     """
     found: dict[str, Scenario] = {}
-    for name in names:
+    for name in names or _USUAL:
         matches = [
             each for each in SCENARIOS if each.name == name or (name[-1:] == "*" and each.name.startswith(name[:-1]))
         ]

@@ -1,10 +1,11 @@
--- Three roles with no more rights than they need. Run it as a superuser in Queen's database, before `queen init` or later,
+-- Four roles with no more rights than they need. Run it as a superuser in Queen's database, before `queen init` or later,
 -- as often as you like; then give both a password (\password queen_owner, \password queen_server).
 --
 --   queen_owner   owns the schemas `queen` and `simple_mq`: only `queen init` uses it, at each new version
 --   queen_server  what servers log in as: reads and writes rows and calls procedures; makes, changes and drops nothing
 --   queen_producer  may push with SQL (queen.push), and nothing else: grant it to roles of your applications. It does not
 --                 log in; `queen init` gives it its rights
+--   queen_consumer  may pop and ack with SQL (queen.pop), likewise
 --
 -- docs/security.md says how they are used.
 
@@ -19,9 +20,12 @@ BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'queen_producer') THEN
         CREATE ROLE queen_producer NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
     END IF;
+    IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'queen_consumer') THEN
+        CREATE ROLE queen_consumer NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE;
+    END IF;
     EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database());
     EXECUTE format('GRANT CONNECT, CREATE ON DATABASE %I TO queen_owner', current_database());
-    EXECUTE format('GRANT CONNECT ON DATABASE %I TO queen_server, queen_producer', current_database());
+    EXECUTE format('GRANT CONNECT ON DATABASE %I TO queen_server, queen_producer, queen_consumer', current_database());
 END $$;
 
 -- What `queen init` will make, now and with later versions.

@@ -1,5 +1,6 @@
 """``queen audit``: checks the log and the journals of a load test, with one verdict per guarantee; and its archive."""
 
+import re
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.ending import interruptible
 from queen.cli.interface import Interface
 from queen.cli.output import ReaderLeft, can_be_written, conclude, err, fail, out
 from queen.cli.progress import bar as progress_bar
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
     from spark_validation.report import Report
     from spark_validation.run import Verdict
 
-_CANNOT = 2
+_CANNOT, _INTERRUPTED = 2, 130
 _DAY_S = 86_400
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
 _INSTALL = "pyspark is missing. Install it with: python3 -m pip install 'queen-for-python[audit]'"
+#: A Path has one slash where s3a://bucket has two.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _SPARK = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas"})
 
 audit = typer.Typer(name="audit", invoke_without_command=True)
@@ -41,7 +45,22 @@ Dsn = Annotated[
         help="PostgreSQL with the log; by default QUEEN_AUDIT_DSN.", envvar="QUEEN_AUDIT_DSN", show_default=False
     ),
 ]
-Journal = Annotated[Path | None, typer.Option(help="Folder with journals (docs/journal.md).", show_default=False)]
+
+
+def _folder(value: Path | None) -> Path | None:
+    """Refuses a URL, which would be taken for the name of a folder here."""
+    if value is not None and _URL.match(str(value)) and not value.exists():
+        raise typer.BadParameter(
+            f"{value} is no folder of this machine. Journals and archives are in folders: mount the storage, and name "
+            "its folder"
+        )
+    return value
+
+
+Journal = Annotated[
+    Path | None,
+    typer.Option(help="Folder with journals (docs/journal.md).", show_default=False, callback=_folder),
+]
 Master = Annotated[str, typer.Option(help="Spark master: local[*], spark://host:port, k8s://…")]
 DriverMemory = Annotated[str, typer.Option(help="Heap size of the Spark driver, which does the work in local mode.")]
 
@@ -59,7 +78,10 @@ def judge(
     dsn: Dsn = None,
     journal: Journal = None,
     archive: Annotated[
-        Path | None, typer.Option(help="Folder with an archive of the log (queen audit archive).", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Folder with an archive of the log (queen audit archive).", show_default=False, callback=_folder
+        ),
     ] = None,
     interface: Annotated[Interface, typer.Option(help="Interface of the audited run.")] = Interface.queen,
     master: Master = "local[*]",
@@ -85,17 +107,14 @@ def judge(
 ) -> None:
     """Audit a log and journals. Exit code 0: no violations, 1: violations, 2: the audit was not possible."""
     if context.invoked_subcommand:
-        # Environment variables apply to the subcommand, too.
-        sources = [context.get_parameter_source(name) for name in context.params]
-        if any(source and source.name == "COMMANDLINE" for source in sources):
-            fail(f"give options after the subcommand: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
+        _refuse_options(context)
         return
     if dsn is None and journal is None and archive is None:
         fail("nothing to audit: give --dsn, --journal, or both; --archive may be added to --dsn or replace it", _CANNOT)
     if archive and interface is not Interface.queen:
         fail("an archive holds the log of Queen's interface: omit --archive or --interface", _CANNOT)
     can_be_written(report=report, json=json)
-    with explained():
+    with explained(), interruptible():
         from spark_validation import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
         from spark_validation.report import as_html, as_json  # noqa: PLC0415
 
@@ -113,10 +132,20 @@ def judge(
     conclude(made.exit_code, partial(show, made), *files)
 
 
+def _refuse_options(context: typer.Context) -> None:
+    """Ends the command if options stand before its subcommand; environment variables apply to that, too."""
+    sources = [context.get_parameter_source(name) for name in context.params]
+    if any(source and source.name == "COMMANDLINE" for source in sources):
+        fail(f"give options after the subcommand: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
+
+
 @audit.command("archive")
 def archive(
     folder: Annotated[
-        Path, typer.Argument(help="Folder of the archive; created if it does not exist.", show_default=False)
+        Path,
+        typer.Argument(
+            help="Folder of the archive; created if it does not exist.", show_default=False, callback=_folder
+        ),
     ],
     dsn: Dsn = None,
     master: Master = "local[*]",
@@ -128,7 +157,7 @@ def archive(
     """
     if dsn is None:
         fail("nothing to archive: give --dsn, or set QUEEN_AUDIT_DSN", _CANNOT)
-    with explained(), progress_bar() as bar:
+    with explained(), interruptible(), progress_bar() as bar:
         bar.add_task("archiving", total=None)
         from spark_validation import command  # noqa: PLC0415 - as above
 
@@ -237,6 +266,8 @@ def explained() -> Iterator[None]:
     """Errors of the block end the command with one line."""
     try:
         yield
+    except KeyboardInterrupt:
+        fail("interrupted: nothing was written", _INTERRUPTED)
     except ModuleNotFoundError as problem:
         fail(_INSTALL if (problem.name or "").partition(".")[0] in _SPARK else problem, _CANNOT)
     except (AuditError, QueenError, ValueError, OSError) as problem:

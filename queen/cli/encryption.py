@@ -71,7 +71,8 @@ def rotate(dsn: Dsn = None, data_dir: DataDir = None) -> None:
         fail(problem)
     with even_unread():
         out.print(
-            f"key {keys.current_id}: re-encrypted {rotation.changed} messages, {rotation.letters} dead letters",
+            f"key {keys.current_id}: re-encrypted {rotation.changed} messages, {rotation.letters} dead letters, "
+            f"{rotation.timers} timers and schedules",
             markup=False,
         )
     if rotation.unreadable:

@@ -55,6 +55,8 @@ COMMANDS: dict[str, Sequence[Command]] = {
         Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
         Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, pause, resume, delete."),
         Command("seek", "queen.cli.client.seek:seek", "Move the cursors of a consumer group."),
+        Command("timers", "queen.cli.client.timers:timers", "Timers: list, cancel, fire."),
+        Command("schedules", "queen.cli.client.schedules:schedules", "Cron schedules: list, create, delete."),
         Command("top", "queen.cli.client.top:top", "Show live throughput and lag per queue."),
     ),
     "Checks": (

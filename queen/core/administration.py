@@ -319,6 +319,7 @@ class MessageRow(Struct, frozen=True):
     groups: int
     lease_ends: datetime | None
     key_id: str | None
+    headers: str | None = None
 
 
 class MessageDetail(Struct, frozen=True):
@@ -347,6 +348,7 @@ class MessageDetail(Struct, frozen=True):
     retry_count: int | None
     ttl: int
     key_id: str | None
+    headers: str | None = None
 
 
 class DeadLetterFilter(Struct, frozen=True):
@@ -357,6 +359,34 @@ class DeadLetterFilter(Struct, frozen=True):
     partition: str | None = None
     begin: datetime | None = None
     end: datetime | None = None
+
+
+class TimerRow(Struct, frozen=True):
+    """A timer; ``message`` is the object of its message in a segment."""
+
+    key: str
+    partition: str
+    transaction_id: str
+    deliver_at: datetime
+    message: str
+
+
+class CronSchedule(Struct, frozen=True):
+    """A cron schedule of a queue; ``catch_up``: how many of the times that were missed are made up for."""
+
+    queue: str
+    name: str
+    cron: str
+    time_zone: str
+    catch_up: int
+    partition: str
+
+
+class ScheduleRow(CronSchedule, frozen=True):
+    """A cron schedule in a list; ``message`` is the object of each of its messages."""
+
+    message: str
+    next_at: datetime
 
 
 class DeadLetterRow(Struct, frozen=True):
@@ -377,6 +407,7 @@ class DeadLetterRow(Struct, frozen=True):
     created_at: datetime
     failed_at: datetime
     key_id: str | None
+    headers: str | None = None
 
 
 class DeadLetter(Struct, frozen=True):
@@ -392,6 +423,7 @@ class DeadLetter(Struct, frozen=True):
     producer_sub: str | None
     payload: str
     key_id: str | None
+    headers: str | None = None
 
 
 class Failure(Struct, frozen=True):

@@ -85,6 +85,7 @@ POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.TRANSACTION: BatchPolicy(preferred=50, hold_ms=20, batch_max=50, in_flight_max=4, linger_ms=2),
     JobType.RENEW_LEASE: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
     JobType.CYCLE: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
+    JobType.TIMER: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=2),
     JobType.ENQUEUE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
     # A message of simple-mq has up to 256 KiB, and a call returns what all of its polls want.
     JobType.DEQUEUE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, items_max=100),

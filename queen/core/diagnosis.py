@@ -5,7 +5,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from queen.core.statistics import OutboxState
+from queen.core.statistics import OutboxState, TimersState
 
 
 class Grade(Enum):
@@ -93,6 +93,7 @@ class SchemaFacts(Struct, frozen=True):
         dead_letters: their number.
         steps: recent or still distrusted steps of PostgreSQL's clock, newest first.
         repairing: whether times that are now in the future are being repaired.
+        timers: those that are due.
         outbox: what waits in the outbox; ``held_codes`` says why some of it is held back.
     """
 
@@ -105,6 +106,7 @@ class SchemaFacts(Struct, frozen=True):
     repairing: bool = False
     outbox: OutboxState = OutboxState()
     held_codes: Sequence[str] = ()
+    timers: TimersState = TimersState()
 
 
 class DatabaseFacts(Struct, frozen=True):
@@ -204,6 +206,7 @@ def judge(facts: DatabaseFacts, connections_wanted: int) -> Iterator[Finding]:
     if facts.schema is not None:
         yield from _log(facts.schema)
         yield _outbox(facts.schema)
+        yield _timers(facts.schema)
 
 
 def _version(facts: DatabaseFacts) -> Finding:
@@ -361,24 +364,9 @@ def _sessions(facts: DatabaseFacts) -> Iterator[Finding]:
     yield from _commits(facts.sessions)
     excused = _behind_commits(facts.sessions)
     sessions = [each for each in facts.sessions if each.pid not in excused]
-    long = [each for each in sessions if each.transaction_s > _LONG_S]
-    for each in long:
-        yield _warning(
-            "transactions",
-            f"Session {each.pid} ({each.application or 'no name'}, {each.state}) has had a transaction open "
-            f"for {each.transaction_s:.0f} s",
-            f"It blocks vacuum. End it: SELECT pg_terminate_backend({each.pid}); and set "
-            "idle_in_transaction_session_timeout.",
-        )
-    blocked = [each for each in sessions if each.blocked_by and each.waiting_s > _BLOCKED_S]
-    for each in blocked:
-        others = ", ".join(map(str, each.blocked_by))
-        yield _warning(
-            "locks",
-            f"Session {each.pid} ({each.application or 'no name'}) has waited {each.waiting_s:.0f} s for "
-            f"locks of {others}",
-            f"Check these sessions (pg_stat_activity), or end them: SELECT pg_terminate_backend({each.blocked_by[0]});",
-        )
+    long = [_long(each) for each in sessions if each.transaction_s > _LONG_S]
+    blocked = [_blocked(each) for each in sessions if each.blocked_by and each.waiting_s > _BLOCKED_S]
+    yield from (*long, *blocked)
     if not facts.sees_others:
         yield _warning(
             "sessions",
@@ -390,6 +378,25 @@ def _sessions(facts: DatabaseFacts) -> Iterator[Finding]:
         yield _ok("transactions", f"No transaction has been open for more than {_LONG_S:.0f} s")
     if not blocked and not excused:
         yield _ok("locks", f"No session has waited for a lock for more than {_BLOCKED_S:.0f} s")
+
+
+def _long(session: Session) -> Finding:
+    return _warning(
+        "transactions",
+        f"Session {session.pid} ({session.application or 'no name'}, {session.state}) has had a transaction open "
+        f"for {session.transaction_s:.0f} s",
+        f"It blocks vacuum. End it: SELECT pg_terminate_backend({session.pid}); and set "
+        "idle_in_transaction_session_timeout.",
+    )
+
+
+def _blocked(session: Session) -> Finding:
+    return _warning(
+        "locks",
+        f"Session {session.pid} ({session.application or 'no name'}) has waited {session.waiting_s:.0f} s for "
+        f"locks of {', '.join(map(str, session.blocked_by))}",
+        f"Check these sessions (pg_stat_activity), or end them: SELECT pg_terminate_backend({session.blocked_by[0]});",
+    )
 
 
 def _commits(sessions: Sequence[Session]) -> Iterator[Finding]:
@@ -494,6 +501,17 @@ def _outbox(schema: SchemaFacts) -> Finding:
             "Start a server: it moves them into the log. If one is running, its log says what prevents it.",
         )
     return _ok("outbox", f"{state.messages:,} messages wait" if state.messages else "No messages wait")
+
+
+def _timers(schema: SchemaFacts) -> Finding:
+    state = schema.timers
+    if state.oldest_s > _LAG_S:
+        return _warning(
+            "timers",
+            f"{state.overdue:,} timers are due and not in the log, the oldest for {state.oldest_s:.0f} s",
+            "Start a server: it moves them into the log. If one is running, its log says what prevents it.",
+        )
+    return _ok("timers", f"{state.overdue:,} are due" if state.overdue else "None is late")
 
 
 def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ class JobType(Enum):
     TRANSACTION = "transaction"
     RENEW_LEASE = "renew_lease"
     CYCLE = "cycle"
+    TIMER = "timer"
     ENQUEUE = "enqueue"
     DEQUEUE = "dequeue"
     ACKNOWLEDGE = "acknowledge"

@@ -3,6 +3,13 @@
 NAME_CHARS_MAX = 255
 TRANSACTION_ID_CHARS_MAX = 255
 GROUP_CHARS_MAX = 255
+TIMER_KEY_CHARS_MAX = 255
+#: The longest name of a cron schedule: a transaction id has a time after it.
+SCHEDULE_NAME_CHARS_MAX = 200
+#: The most times of a schedule that can be made up for.
+CATCH_UP_MAX = 1000
+#: How far ahead a timer may be: ten years.
+TIMER_SECONDS_MAX = 3660 * 24 * 3600
 BATCH_MESSAGES_MAX = 10_000
 POP_PARTITIONS_MAX = 1_000
 LEASE_SECONDS_MAX = 7 * 24 * 3600
@@ -50,3 +57,5 @@ CONNECTIONS_MIN = 16
 BYTES_PER_S_MIN = 1024
 #: Maximum size of a notification of another instance: its sender holds less.
 NOTICES_BYTES_MAX = 1 << 20
+#: Headers of a message: how many, and bytes of names and values together.
+MESSAGE_HEADERS_MAX, MESSAGE_HEADERS_BYTES_MAX = 32, 4096

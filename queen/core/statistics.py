@@ -21,6 +21,13 @@ class OutboxState(Struct, frozen=True):
     held_s: float = 0.0
 
 
+class TimersState(Struct, frozen=True):
+    """Timers that are due and not in the log yet: their number, up to a limit, and since when the first one is due."""
+
+    overdue: int = 0
+    oldest_s: float = 0.0
+
+
 class ClockState(Struct, frozen=True):
     """The steps of PostgreSQL's clock.
 
@@ -37,6 +44,11 @@ class ClockState(Struct, frozen=True):
     last_step_at: datetime | None = None
     distrusted_s: float = 0.0
     repairing: bool = False
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a step is being repaired, or makes data stay longer and was not accepted."""
+        return self.repairing or (self.steps > 0 and self.distrusted_s > 0)
 
 
 class QueueStatistics(Struct, frozen=True):

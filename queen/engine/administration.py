@@ -12,6 +12,7 @@ from queen.core.administration import (
     Configured,
     ConfiguredQueue,
     Consumers,
+    CronSchedule,
     CursorRow,
     DeadLetter,
     DeadLetterFilter,
@@ -45,8 +46,10 @@ from queen.core.administration import (
     Registration,
     Replayed,
     RetentionRow,
+    ScheduleRow,
     Seek,
     SeekResult,
+    TimerRow,
     Trace,
     TraceNameRow,
     TraceRow,
@@ -56,7 +59,7 @@ from queen.core.administration import (
     WorkerMetricsRow,
 )
 from queen.core.metrics import Counted, Sample, Worker
-from queen.core.statistics import ClockState, LogStatistics, OutboxState
+from queen.core.statistics import ClockState, LogStatistics, OutboxState, TimersState
 from queen.log.append import AppendBatch
 
 
@@ -156,7 +159,20 @@ class Statistics(Protocol):
     async def postgres(self) -> str: ...
     async def clock(self) -> ClockState: ...
     async def outbox(self) -> OutboxState: ...
+    async def timers(self) -> TimersState: ...
     async def log(self, queues_max: int, groups_max: int) -> LogStatistics: ...
+
+
+class Timers(Protocol):
+    """Timers that wait for their time."""
+
+    async def page(self, queue: str, after: str | None, limit: int) -> list[TimerRow]: ...
+    async def find(self, queue: str, key: str) -> TimerRow | None: ...
+    async def set_schedule(
+        self, schedule: CronSchedule, message: bytes, now: datetime, next_at: datetime, version: int
+    ) -> bool | None: ...
+    async def schedules(self, queue: str | None, limit: int, offset: int) -> list[ScheduleRow]: ...
+    async def delete_schedule(self, queue: str, name: str) -> bool: ...
 
 
 class Administration(Protocol):
@@ -172,6 +188,8 @@ class Administration(Protocol):
     def consumer_groups(self) -> ConsumerGroups: ...
     @property
     def traces(self) -> Traces: ...
+    @property
+    def timers(self) -> Timers: ...
     @property
     def statistics(self) -> Statistics: ...
 

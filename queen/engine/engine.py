@@ -57,8 +57,9 @@ TASK_FAILED = "A task of the engine failed. This is a bug: please report it with
 
 #: A pop tries again after this time if another transaction has locked what is ready.
 _CONTENDED_S = 0.002
-#: A pop that is no long poll gives up after this many attempts.
-_CONTENDED_CHECKS = 10
+#: After this many attempts a pop that is no long poll gives up, and a long poll doubles its pause up to the limit: a
+#: transaction of SQL may hold what it pops for long.
+_CONTENDED_CHECKS, _CONTENDED_LIMIT_S = 10, 0.1
 #: Long polls and the creation of cursors are tried again after this time while PostgreSQL is unavailable.
 _UNAVAILABLE_S = 0.5
 #: Errors after which a long poll goes on waiting.
@@ -625,7 +626,8 @@ class Engine:
         contended = fetched.ready_in <= 0
         if contended and not self._stopping and (now < job.deadline or job.attempts < _CONTENDED_CHECKS):
             job.attempts += 1
-            self._start(self._fetch_again(job, _CONTENDED_S))
+            pause_s = _CONTENDED_S * 2 ** min(max(job.attempts - _CONTENDED_CHECKS, 0), 10)
+            self._start(self._fetch_again(job, min(pause_s, _CONTENDED_LIMIT_S)))
         elif (after_s := self._prefetched_until(job, fetched)) is not None:
             job.late_checks += 1
             self._start(self._fetch_again(job, after_s))

@@ -26,6 +26,7 @@ from queen.engine.handlers.locks import (
 )
 from queen.engine.handlers.push import announce, messages_by_queue
 from queen.engine.handlers.renew_lease import renew_lease
+from queen.engine.handlers.timers import change_timers
 from queen.engine.handlers.unleased import unleased_of_ack, unleased_of_transaction
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.offer import Offer
@@ -157,6 +158,9 @@ JOB_SPECS: Mapping[JobType, JobSpec] = {
         items=lambda request: request.push.items + len(request.changes),
         size=_transaction_size,
         locks=locks_of_cycle,
+    ),
+    JobType.TIMER: JobSpec(
+        change_timers, size=lambda request: sum([len(change.message) for change in request]), items=len
     ),
     JobType.CUSTOM: JobSpec(custom, cold=True),
 }

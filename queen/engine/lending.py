@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from itertools import count
+from math import inf
 from typing import Protocol
 from uuid import UUID, uuid4
 
@@ -90,6 +91,13 @@ class _Wanted(Struct, frozen=True):
         """The decayed number of recent messages; 0 some time after the last one."""
         return self.messages * 0.5 ** ((now - self.at) / _HALF_S) if now < self.at + _WANTED_S else 0.0
 
+    def uses(self, group: str, borrowed: int, now: float) -> bool:
+        """Whether it can use a long poll of a group, beside those that it has borrowed."""
+        return borrowed < self.recent(now) and group not in self.served
+
+
+_NOTHING = _Wanted(-inf, 0, -inf, frozenset())
+
 
 class _Lent(Struct):
     pop: Pop
@@ -154,14 +162,11 @@ class Lending:
         if workers is None or pop.auto_ack or pop.partition is not None or len(self._lent) >= _LENT_MAX:
             return None
         now, lent = self._now(), self._by_wait_key.get(pop.wait_key, {})
-        here = workers.get("")
-        if len(lent) >= _LENT_PER_KEY_MAX or (len(lent) >= parked and here is not None and here.recent(now)):
+        if len(lent) >= _LENT_PER_KEY_MAX or (len(lent) >= parked and workers.get("", _NOTHING).recent(now)):
             return None
         held = Counter([each.origin for each in lent.values()])
         siblings = [
-            origin
-            for origin, wanted in workers.items()
-            if origin and held[origin] < wanted.recent(now) and pop.group not in wanted.served
+            origin for origin, wanted in workers.items() if origin and wanted.uses(pop.group, held[origin], now)
         ]
         return min(siblings, key=held.__getitem__, default=None)
 

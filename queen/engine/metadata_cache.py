@@ -63,7 +63,7 @@ class MetadataCache:
         return {part_id: name for part_id, name in names.items() if name is not None}
 
     def known_group(self, queue: str, queue_id: int | None, group: str) -> Subscription | None:
-        """A group that has all its cursors, if it is cached.
+        """A group that has begun and has all its cursors, if it is cached.
 
         ``queue_id``, if known, distinguishes a queue from an earlier one of the same name.
         """

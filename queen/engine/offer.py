@@ -46,15 +46,15 @@ class Offer:
 
     def columns(self, cache: MetadataCache) -> WaitingColumns | None:
         """The pops as arguments of a push, for one call; ``None`` if no pop is of a known group."""
-        columns = WaitingColumns()
         if self._sent:
             return None
+        columns = WaitingColumns()
         for job in self.jobs:
-            pop = job.request
-            if job.reply is not None and not self._small:
+            if job.gone or (job.reply is not None and not self._small):
                 continue
-            group = cache.known_group(pop.queue, None, pop.group) if pop.queue else None
-            if group is None or group.grp_id is None or group.unfinished or group.starts_in is not None or job.gone:
+            pop = job.request
+            group = cache.known_group(pop.queue, None, pop.group)
+            if group is None or group.grp_id is None:
                 continue
             self._sent.append((job, None if pop.auto_ack else job.lease or uuid4()))
             columns.grp.append(group.grp_id)

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, TooSlowError
 from queen.engine.context import Context
 from queen.engine.handlers.push import current_options
-from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, reason_of
+from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, push_of, reason_of
 from queen.engine.outbox_held import HeldOutbox
 from queen.engine.ports import OutboxDatabase, OutboxPartition, OutboxRead, PushOptions
 
@@ -140,7 +140,9 @@ class Outbox:
         if hold:
             log.warning("Messages of the outbox of %d partitions are held back: %s", len(hold), reason)
         movable = [each for each in partitions if _place(each) not in hold]
-        moved = await append(self._context, movable, lambda batch: self._database.move(read, batch, hold, reason))
+        moved = await append(
+            self._context, push_of(movable), lambda batch: self._database.move(read, batch, hold, reason)
+        )
         if moved and hold:
             self._held.look()
         return moved

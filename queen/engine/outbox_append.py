@@ -1,4 +1,4 @@
-"""Appends messages that SQL has pushed, whether they come from the outbox or were held back."""
+"""Appends messages that were accepted before: what SQL has pushed, held back or not, and timers that are due."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -21,26 +21,30 @@ def push_of(partitions: Iterable[OutboxPartition]) -> Push:
     return Push(batches, sum(len(batch.lengths) for batch in batches))
 
 
+def _traced(entry: bytes, traceparent: str | None) -> bytes:
+    """The object of a message with its trace context, which comes first."""
+    return b'{"traceparent":"%b",%b' % (traceparent.encode(), entry[1:]) if traceparent else entry
+
+
 def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
     ids, payloads = messages.transaction_ids, [text.encode() for text in messages.payloads]
     places = range(len(payloads))
-    if not any(ids):
+    if not any(ids) and not any(messages.traceparents):
         lengths = [plain_length(payload) for payload in payloads]
         return PartitionBatch(queue, messages.partition, places, encode_plain(payloads), lengths, None)
     entries = [encode_entry(payload, ids[at], None, None) for at, payload in enumerate(payloads)]
-    lengths, chosen = [len(entry) + 1 for entry in entries], [each or "" for each in ids]
+    if any(messages.traceparents):
+        entries = [_traced(entry, text) for entry, text in zip(entries, messages.traceparents, strict=True)]
+    lengths, chosen = [len(entry) + 1 for entry in entries], [each or "" for each in ids] if any(ids) else None
     return PartitionBatch(queue, messages.partition, places, b",".join(entries), lengths, chosen)
 
 
-async def append(
-    context: Context, partitions: Iterable[OutboxPartition], move: Callable[[AppendBatch], Awaitable[Moved]]
-) -> bool:
+async def append(context: Context, push: Push, move: Callable[[AppendBatch], Awaitable[Moved]]) -> bool:
     """Lays messages out and moves them, again while the layout is outdated; tells consumers. False: moved in vain.
 
     Raises:
         QueenError: they cannot be moved now.
     """
-    push = push_of(partitions)
     if not await laid_out_anew(partial(_append, context, push, move)):
         return False
     announce(context, [push])

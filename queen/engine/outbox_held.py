@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.limits import REPLAY_CALL_S
 from queen.engine.context import Context
-from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, reason_of
+from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, push_of, reason_of
 from queen.engine.ports import OutboxDatabase
 
 log = logging.getLogger("queen.outbox")
@@ -66,7 +66,7 @@ class HeldOutbox:
         limit_s = min(REPLAY_CALL_S * 2**read.tries, _LIMIT_S) if read.tries else None
         try:
             if read.messages.payloads and not await append(
-                self._context, [read.messages], lambda batch: self._database.move_held(read, batch, limit_s)
+                self._context, push_of([read.messages]), lambda batch: self._database.move_held(read, batch, limit_s)
             ):
                 return False
         except DatabaseUnavailableError:

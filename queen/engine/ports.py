@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from queen.log.append import AppendBatch, Appended
-from queen.log.requests import Slice, StateRows
+from queen.log.requests import Slice, StateRows, TimerChange, TimerVerdict
 
 #: The group in notifications for queues of simple-mq. No consumer group of Queen can have this name, so they wake no
 #: long poll of Queen's.
@@ -287,6 +287,7 @@ class Database(Protocol):
         self, stream: int, source: tuple[int, int | None], push: AppendBatch, state: StateColumns,
         ack: AckColumns | None, *, release: bool, again: bool,
     ) -> CycleRows: ...  # fmt: skip
+    async def change_timers(self, changes: Sequence[TimerChange], version: int) -> list[TimerVerdict]: ...
     async def stream_state(
         self, stream: int, part_id: int, keys: Sequence[str] | None, prefix: str | None, ripe: float | None
     ) -> StateRows | None: ...
@@ -330,6 +331,7 @@ class OutboxPartition(Struct, frozen=True):
     queue: str | None
     partition: str
     transaction_ids: Sequence[str | None]
+    traceparents: Sequence[str | None]
     payloads: Sequence[str]
     held: bool = False
 
@@ -381,6 +383,34 @@ class OutboxDatabase(Protocol):
     async def move_held(self, read: HeldRead, batch: AppendBatch, limit_s: float | None) -> Moved: ...
     async def postpone_held(self, read: HeldRead, reason: str) -> None: ...
     async def let_go(self, read: HeldRead) -> bool: ...
+
+
+class TimerMessage(Struct, frozen=True):
+    """A timer that is due, and its message; ``queue`` is ``None`` if its queue was deleted."""
+
+    deliver_at: datetime
+    seq: int
+    queue_id: int
+    queue: str | None
+    partition: str
+    transaction_id: str
+    entry: bytes
+
+
+class TimersRead(Struct, frozen=True):
+    """The next timers that are due, and seconds until another one is, if it is known."""
+
+    messages: Sequence[TimerMessage]
+    due_in_s: float | None
+
+
+class TimersDatabase(Protocol):
+    """The procedures that move timers into the log; they raise what those of ``Database`` raise."""
+
+    async def read(
+        self, since: datetime | None, messages: int, size: int, ahead_s: float, held: Sequence[tuple[int, str]]
+    ) -> TimersRead: ...
+    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved: ...
 
 
 class SpoolDatabase(Protocol):

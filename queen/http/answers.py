@@ -64,6 +64,11 @@ def shown(payload: str, key_id: str | None, queue: str, partition: str, keys: Ke
         return Shown(Raw(b"null"), str(problem), problem.code)
 
 
+def shown_headers(headers: str | None) -> dict[str, str] | UnsetType:
+    """The headers of a message, as PostgreSQL has them; unset if it has none."""
+    return UNSET if headers is None else msgspec.json.decode(headers, type=dict[str, str])
+
+
 def age_s(time: datetime | None) -> int:
     """Whole seconds since a time of the database; -1 for ``None``."""
     return max(int((datetime.now(UTC) - time).total_seconds()), 0) if time is not None else -1

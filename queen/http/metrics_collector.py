@@ -45,7 +45,8 @@ class MetricsCollector:
         log = await context.administration.statistics.log(self._series_max, self._series_max)
         clock = await context.administration.statistics.clock()
         outbox = await context.administration.statistics.outbox()
-        families = [*instance.log(log), *instance.clock(clock), *instance.outbox(outbox)]
+        timers = await context.administration.statistics.timers()
+        families = [*instance.log(log), *instance.clock(clock), *instance.outbox(outbox), *instance.timers(timers)]
         for statistics_of in self._others:
             families += await statistics_of(context, self._series_max)
         return families

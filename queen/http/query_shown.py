@@ -5,10 +5,10 @@ from urllib.parse import unquote_plus
 #: The parameters of the interface. None of them is a secret.
 SHOWN = frozenset(
     {
-        "autoAck", "autopilot", "batch", "conflation", "consumerGroup", "cursorCreatedAt", "cursorMessageId",
+        "after", "autoAck", "autopilot", "batch", "conflation", "consumerGroup", "cursorCreatedAt", "cursorMessageId",
         "deleteMetadata", "from", "group", "hostname", "interval", "leaseSeconds", "limit", "minLagSeconds",
         "namespace", "ns", "offset", "order", "partition", "partitions", "queue", "search", "status",
-        "subscriptionFrom", "subscriptionMode", "task", "timeout", "to", "wait", "workerId",
+        "subscriptionFrom", "subscriptionMode", "task", "timeout", "to", "txn", "wait", "workerId",
     }
 )  # fmt: skip
 _HIDDEN = "***"

@@ -156,6 +156,8 @@ def _render_entry(entry: Entry, prefix: bytes, offset: int, claim: Claim, keys: 
         data, more = _open(entry, claim, keys)
     if entry.traceparent:
         more += b'"traceparent":%b,' % bytes(entry.traceparent)
+    if entry.headers:
+        more += b'"headers":%b,' % entry.headers_json()
     return b'{"id":"%b","transactionId":%b,"traceId":%b,"data":%b,%b"producerSub":%b,' % (
         own, entry.transactionId or b'"%b"' % own, entry.traceId or b"null", data, more,
         entry.producerSub or b"null",

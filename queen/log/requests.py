@@ -230,6 +230,36 @@ class TransactionResult(Struct, frozen=True):
     full: str | None = None
 
 
+# ---------------------------------------------------------------- timers
+
+
+class TimerChange(Struct, frozen=True):
+    """A change of the timer of a queue with a key.
+
+    Attributes:
+        op: ``schedule`` sets or replaces it, ``cancel`` removes it, ``fire`` makes it due now.
+        delay_s: of a schedule: seconds from now; ``None``: ``at`` is the time.
+        message: of a schedule: the object of the message (see ``queen.log.segment``).
+    """
+
+    op: str
+    queue: str
+    key: str
+    partition: str = ""
+    transaction_id: str = ""
+    delay_s: float | None = None
+    at: datetime | None = None
+    message: bytes = b""
+
+
+class TimerVerdict(Struct, frozen=True):
+    """What a change did: ``scheduled``, ``rescheduled``, ``cancelled``, ``absent`` or ``too_late``."""
+
+    status: str
+    transaction_id: str | None
+    deliver_at: datetime | None
+
+
 # ---------------------------------------------------------------- streams
 
 

@@ -1,15 +1,16 @@
 """The format of a segment: converts messages to columns of ``queen.segments`` and back, without decoding payloads.
 
 ``data`` is a JSON array with one object per message,
-``{"traceparent":…,"transactionId":…,"traceId":…,"producerSub":…,"keyId":…,"payload":…}``, where everything but the
-payload may be missing and the payload comes last; a ``keyId`` says that it is encrypted, and ``traceparent`` is the W3C
-trace context of its push. ``ends`` holds the position in ``data`` after the object of each message, 4 bytes big-endian.
-``sql/internal/025_segment.sql`` reads the same.
+``{"traceparent":…,"headers":…,"transactionId":…,"traceId":…,"producerSub":…,"keyId":…,"payload":…}``, where everything
+but the payload may be missing and the payload comes last; a ``keyId`` says that it is encrypted, and ``traceparent`` is
+the W3C trace context of its push. ``headers`` is a text that holds JSON: a reader finds the payload by the first quote
+that nothing escapes, before ``,"payload":``, and a map may have a member of that name. ``ends`` holds the position in
+``data`` after the object of each message, 4 bytes big-endian. ``sql/internal/025_segment.sql`` reads the same.
 """
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -31,24 +32,44 @@ class Entry(Struct, frozen=True, gc=False):
     producerSub: Raw = _MISSING  # noqa: N815
     keyId: Raw = _MISSING  # noqa: N815
     traceparent: Raw = _MISSING
+    headers: Raw = _MISSING
+
+    def headers_json(self) -> bytes:
+        """The headers as a JSON object; empty if there are none."""
+        return _text.decode(self.headers).encode() if self.headers else b""
 
 
+_text = msgspec.json.Decoder(str)
 _decoder = msgspec.json.Decoder(Entry)
 _encode = msgspec.json.encode
 
 
-def encode_entry(payload: bytes, transaction_id: str | None, trace_id: str | None, producer_sub: str | None) -> bytes:
+def encode_entry(
+    payload: bytes,
+    transaction_id: str | None,
+    trace_id: str | None,
+    producer_sub: str | None,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
     """The object of one message."""
-    fields = (("transactionId", transaction_id), ("traceId", trace_id), ("producerSub", producer_sub))
+    fields = (
+        ("headers", _encode(headers).decode() if headers else None), ("transactionId", transaction_id),
+        ("traceId", trace_id), ("producerSub", producer_sub),
+    )  # fmt: skip
     head = b"".join(b'"%b":%b,' % (name.encode(), _encode(value)) for name, value in fields if value is not None)
     return b'{%b"payload":%b}' % (head, payload)
+
+
+def decode_entry(message: bytes) -> Entry:
+    """The fields of one object."""
+    return _decoder.decode(message)
 
 
 def encode_raw(entry: Entry) -> bytes:
     """The object of one message whose fields are already JSON."""
     fields = (
-        (b"traceparent", entry.traceparent), (b"transactionId", entry.transactionId), (b"traceId", entry.traceId),
-        (b"producerSub", entry.producerSub), (b"keyId", entry.keyId),
+        (b"traceparent", entry.traceparent), (b"headers", entry.headers), (b"transactionId", entry.transactionId),
+        (b"traceId", entry.traceId), (b"producerSub", entry.producerSub), (b"keyId", entry.keyId),
     )  # fmt: skip
     return b'{%b"payload":%b}' % (b"".join([b'"%b":%b,' % field for field in fields if field[1]]), entry.payload)
 

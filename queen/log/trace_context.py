@@ -5,12 +5,13 @@ calls this, so messages without a context and servers without telemetry have no 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
 from msgspec import structs
 
-from queen.log.requests import Cycle, PartitionBatch, Popped, Push, Transaction
+from queen.log.requests import Cycle, PartitionBatch, Popped, Push, TimerChange, Transaction
 from queen.log.segment import Entry, decode_entries
 
 Pushing = TypeVar("Pushing", Push, Transaction, Cycle)
@@ -26,14 +27,26 @@ def stamp(request: Pushing, traceparent: str) -> Pushing:
 
 
 def _stamp_batch(batch: PartitionBatch, traceparent: str) -> PartitionBatch:
-    # First in the object, so that the object need not be decoded.
-    head = b'{"traceparent":"%b",' % traceparent.encode()
+    head = _head(traceparent)
     entries, begin = [], 0
     for length in batch.lengths:
         entries.append(head + batch.body[begin + 1 : begin + length - 1])
         begin += length
     more = len(head) - 1
     return structs.replace(batch, body=b",".join(entries), lengths=[length + more for length in batch.lengths])
+
+
+def _head(traceparent: str) -> bytes:
+    """First in the object of a message, so that the object need not be decoded."""
+    return b'{"traceparent":"%b",' % traceparent.encode()
+
+
+def stamp_timers(changes: Sequence[TimerChange], traceparent: str) -> list[TimerChange]:
+    """The changes of timers with the context added to each message."""
+    head = _head(traceparent)
+    return [
+        structs.replace(change, message=head + change.message[1:]) if change.message else change for change in changes
+    ]
 
 
 class Delivered(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, OutboxState, QueueStatistics
+from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, OutboxState, QueueStatistics, TimersState
 from queen.spool.state import SpoolState
 
 
@@ -43,6 +43,15 @@ def outbox(state: OutboxState) -> Iterator[Metric]:
         ("queen_outbox_oldest_age_seconds", "Age of the oldest message in the outbox.", state.oldest_s),
         ("queen_outbox_held_partitions", "Partitions that are held back in the outbox.", state.held_partitions),
         ("queen_outbox_held_age_seconds", "Time for which the longest of them has been held back.", state.held_s),
+    ):
+        yield GaugeMetricFamily(name, meaning, value=value)
+
+
+def timers(state: TimersState) -> Iterator[Metric]:
+    """Timers that are due and not in the log yet."""
+    for name, meaning, value in (
+        ("queen_timers_overdue", "Timers that are due and not in the log yet, counted up to 100,000.", state.overdue),
+        ("queen_timers_oldest_overdue_seconds", "Time for which the first of them has been due.", state.oldest_s),
     ):
         yield GaugeMetricFamily(name, meaning, value=value)
 

@@ -49,11 +49,13 @@ from queen.operations.refresh_statistics import refresh_statistics
 from queen.operations.register_stream import register_stream
 from queen.operations.replay_dead_letter import replay_dead_letter, retry_message
 from queen.operations.retention_metrics import get_retention
+from queen.operations.schedules import delete_schedule, list_schedules, set_schedule
 from queen.operations.seek import seek_consumer_group, seek_partition
 from queen.operations.status import get_status
 from queen.operations.subscribe import subscribe
 from queen.operations.subscription import update_subscription
 from queen.operations.system_metrics import get_system_metrics
+from queen.operations.timers import cancel_timer, change_timers, get_timer, list_timers
 from queen.operations.transact import transact
 from queen.operations.worker_metrics import get_worker_metrics
 
@@ -107,6 +109,11 @@ TOPICS: Sequence[Topic] = (
             pause_consumer_group,
             refresh_statistics,
         ],
+    ),
+    Topic(
+        "Timers",
+        "Messages that enter the log at a time, unless they are cancelled before. `docs/timers.md` is a guide.",
+        [change_timers, list_timers, get_timer, cancel_timer, set_schedule, list_schedules, delete_schedule],
     ),
     Topic(
         "Traces",

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from queen.core.version import VERSION
 from queen.engine.context import Context
-from queen.engine.switches import known_switches
+from queen.engine.switches import Switches, known_switches
 from queen.http.access import PUBLIC
 from queen.http.answers import StatusOnly, answer, stamp
 from queen.http.operation import Answer, operation
@@ -131,17 +131,16 @@ async def _look(context: Context) -> Health:
     failover = context.failover
     connected = await context.database_answers()
     spool = failover.spool.state() if failover else None
+    switches = known_switches(failover) if failover else Switches(maintenance=False, pop_maintenance=False)
     clock = context.clock()
-    held = spool is not None and (spool.spooling or spool.held_partitions > 0)
-    degraded = held or clock.repairing or (clock.steps > 0 and clock.distrusted_s > 0)
-    switches = known_switches(failover) if failover else None
+    degraded = clock.is_in_doubt or (spool is not None and spool.takes_pushes)
     return Health(
         "unhealthy" if not connected else "degraded" if degraded else "healthy",
         "connected" if connected else "disconnected",
         "Queen for Python",
         VERSION,
         os.getpid(),
-        SharedState(bool(switches and switches.maintenance), bool(switches and switches.pop_maintenance)),
+        SharedState(switches.maintenance, switches.pop_maintenance),
         spool,
         Clock(clock.steps, clock.last_step_s, stamp(clock.last_step_at), round(clock.distrusted_s, 3), clock.repairing),
     )

@@ -7,7 +7,7 @@ from queen.core.administration import DeadLetterFilter, DeadLetterRow
 from queen.engine.context import Context
 from queen.http import queries
 from queen.http.access import READ_ONLY
-from queen.http.answers import answer, shown, text
+from queen.http.answers import answer, shown, shown_headers, text
 from queen.http.operation import Answer, Parameter, operation
 from queen.http.parameters import GROUP, LARGE, PARTITION, QUEUE, TIME, page
 from queen.http.request import QueenRequest
@@ -35,6 +35,7 @@ class DeadLetterElement(Struct, rename="camel"):
     producer_sub: str | None
     created_at: str
     failed_at: str
+    headers: dict[str, str] | UnsetType = UNSET
     error: str | UnsetType = UNSET
     error_code: str | UnsetType = UNSET
 
@@ -98,6 +99,7 @@ def _element(row: DeadLetterRow, keys: Keyring | None) -> DeadLetterElement:
         producer_sub=row.producer_sub,
         created_at=text(row.created_at),
         failed_at=text(row.failed_at),
+        headers=shown_headers(row.headers),
         error=opened.error,
         error_code=opened.code,
     )

@@ -10,7 +10,7 @@ from queen.core.errors import BadRequestError
 from queen.engine.context import Context
 from queen.http import queries
 from queen.http.access import READ_ONLY
-from queen.http.answers import answer, shown, stamp, text
+from queen.http.answers import answer, shown, shown_headers, stamp, text
 from queen.http.operation import Answer, Parameter, operation
 from queen.http.parameters import FROM, NAME, PARTITION, QUEUE, TASK, TO, limit, offset
 from queen.http.request import QueenRequest
@@ -53,6 +53,7 @@ class MessageElement(Struct, rename="camel"):
     lease_expires_at: str | None
     payload: Raw
     data: Raw
+    headers: dict[str, str] | UnsetType = UNSET
     error: str | UnsetType = UNSET
     error_code: str | UnsetType = UNSET
 
@@ -150,6 +151,7 @@ def _element(row: MessageRow, keys: Keyring | None) -> MessageElement:
         lease_expires_at=stamp(row.lease_ends),
         payload=opened.payload,
         data=opened.payload,
+        headers=shown_headers(row.headers),
         error=opened.error,
         error_code=opened.code,
     )

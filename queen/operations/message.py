@@ -7,7 +7,7 @@ from queen.core.administration import MessageDetail
 from queen.core.errors import NotFoundError
 from queen.engine.handlers.removal import delete_message as delete
 from queen.http.access import READ_ONLY, READ_WRITE
-from queen.http.answers import answer, shown, stamp, text
+from queen.http.answers import answer, shown, shown_headers, stamp, text
 from queen.http.operation import Answer, operation
 from queen.http.parameters import PARTITION_ID, TRANSACTION_ID
 from queen.http.queries import MESSAGE_NOT_FOUND, message_key
@@ -72,6 +72,7 @@ class MessageAnswer(Struct, rename="camel"):
     queue_config: QueueConfig
     mode: DetailMode
     consumer_groups: list[GroupState]
+    headers: dict[str, str] | UnsetType = UNSET
     error: str | UnsetType = UNSET
     error_code: str | UnsetType = UNSET
 
@@ -160,6 +161,7 @@ def _message_answer(part_id: int, m: MessageDetail, keys: Keyring | None) -> Mes
             has_queue_mode, len(named), sum(group.consumed for group in named), mode_type(has_queue_mode, len(named))
         ),
         consumer_groups=groups,
+        headers=shown_headers(m.headers),
         error=opened.error,
         error_code=opened.code,
     )

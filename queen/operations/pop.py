@@ -29,6 +29,7 @@ class DeliveredMessage(Struct, rename="camel"):
         producer_sub: subject of the producer's token.
         offset: its offset in the partition.
         delivery_attempt: 1 at the first delivery to the group.
+        headers: of its push, if it had any.
         traceparent: W3C trace context of its push, if there is one and the server stores it (`QUEEN_OTEL_ENABLED`).
     """
 
@@ -45,6 +46,7 @@ class DeliveredMessage(Struct, rename="camel"):
     consumer_group: str
     offset: int
     delivery_attempt: int
+    headers: dict[str, str] | UnsetType = UNSET
     traceparent: str | UnsetType = UNSET
 
 

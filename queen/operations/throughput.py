@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from queen.core.administration import QueueMetricsRow, WorkerMetricsRow
 from queen.http.answers import text
-from queen.operations.buckets import per_second
+from queen.operations.buckets import per_second, side_by_side
 
 
 class ThroughputPoint(Struct, rename="camel"):
@@ -36,33 +36,29 @@ class ThroughputPoint(Struct, rename="camel"):
     db_pool_size: int
 
 
-def _point(
-    at: datetime, minutes: int, work: QueueMetricsRow | None, machine: WorkerMetricsRow | None
-) -> ThroughputPoint:
-    pushed, done, popped = (work.push_messages, work.ack_success, work.pop_messages) if work else (0, 0, 0)
-    size, idle = (machine.pool_size, machine.pool_idle) if machine else (0, 0)
+def _point(at: datetime, work: QueueMetricsRow, workers: WorkerMetricsRow, minutes: int) -> ThroughputPoint:
     return ThroughputPoint(
         timestamp=text(at),
-        ingested=pushed,
-        processed=done,
-        pop_messages=popped,
-        ingested_per_second=per_second(pushed, minutes),
-        processed_per_second=per_second(done, minutes),
-        pop_per_second=per_second(popped, minutes),
-        avg_lag_ms=round(work.lag_ms, 1) if work else 0,
-        max_lag_ms=round(work.lag_ms_max, 1) if work else 0,
-        avg_event_loop_lag_ms=round(machine.loop_lag_ms, 1) if machine else 0,
-        max_event_loop_lag_ms=round(machine.loop_lag_ms_max, 1) if machine else 0,
-        min_free_slots=idle,
-        db_errors=machine.db_errors if machine else 0,
-        ack_failed=work.ack_failed if work else 0,
-        dlq_count=work.dead_letters if work else 0,
-        queen_cpu_user_pct=round(machine.cpu_user, 1) if machine else 0,
-        queen_cpu_sys_pct=round(machine.cpu_system, 1) if machine else 0,
-        queen_rss_mb=round(machine.rss_bytes / 2**20, 1) if machine else 0,
-        db_pool_active=size - idle,
-        db_pool_idle=idle,
-        db_pool_size=size,
+        ingested=work.push_messages,
+        processed=work.ack_success,
+        pop_messages=work.pop_messages,
+        ingested_per_second=per_second(work.push_messages, minutes),
+        processed_per_second=per_second(work.ack_success, minutes),
+        pop_per_second=per_second(work.pop_messages, minutes),
+        avg_lag_ms=round(work.lag_ms, 1),
+        max_lag_ms=round(work.lag_ms_max, 1),
+        avg_event_loop_lag_ms=round(workers.loop_lag_ms, 1),
+        max_event_loop_lag_ms=round(workers.loop_lag_ms_max, 1),
+        min_free_slots=workers.pool_idle,
+        db_errors=workers.db_errors,
+        ack_failed=work.ack_failed,
+        dlq_count=work.dead_letters,
+        queen_cpu_user_pct=round(workers.cpu_user, 1),
+        queen_cpu_sys_pct=round(workers.cpu_system, 1),
+        queen_rss_mb=round(workers.rss_bytes / 2**20, 1),
+        db_pool_active=workers.pool_size - workers.pool_idle,
+        db_pool_idle=workers.pool_idle,
+        db_pool_size=workers.pool_size,
     )
 
 
@@ -70,7 +66,4 @@ def throughput(
     series: Sequence[QueueMetricsRow], machines: Sequence[WorkerMetricsRow], minutes: int
 ) -> list[ThroughputPoint]:
     """One point per bucket with activity, newest first."""
-    work = {row.bucket: row for row in series if row.bucket is not None}
-    machine = {row.bucket: row for row in machines if row.bucket is not None}
-    buckets = sorted(work.keys() | machine.keys(), reverse=True)
-    return [_point(at, minutes, work.get(at), machine.get(at)) for at in buckets]
+    return [_point(*each, minutes) for each in side_by_side(series, machines)]

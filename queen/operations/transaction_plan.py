@@ -7,7 +7,7 @@ from msgspec import Meta, Raw, Struct
 
 from queen.core.errors import BadRequestError
 from queen.http.acks import AckBody, to_ack_item
-from queen.http.parsing import PushItem, check_group, decode, to_push
+from queen.http.parsing import HEADERS_TEXT, PushItem, check_group, decode, to_push
 from queen.http.room import Room
 from queen.log.requests import QUEUE_MODE, AckItem, Transaction
 
@@ -24,6 +24,9 @@ class TransactionItem(PushItem):
         payload: any JSON; unlike in a plain push, none means an empty object.
         transactionId: the transaction fails if the partition already has it.
         traceId: a UUID that is stored with the message.
+        headers: texts by name, delivered beside the payload.
+        delaySeconds: not in a transaction.
+        deliverAt: not in a transaction.
     """
 
     payload: Raw = _EMPTY
@@ -41,11 +44,14 @@ class OperationBody(Struct):
         data: the same as `payload`.
         transactionId: of the message that is pushed or acked.
         traceId: of a push without `items`.
+        headers: of a push without `items`.
         partitionId: of the message that is acked.
         leaseId: of the pop; without one, and without `requiredLeases`, leases are not checked.
         status: `completed` (default) or `success`, `failed`, `dlq`.
         consumerGroup: whose message it was; empty is queue mode.
         error: why it failed.
+        delaySeconds: not in a transaction.
+        deliverAt: not in a transaction.
     """
 
     type: str
@@ -56,11 +62,14 @@ class OperationBody(Struct):
     data: Raw = _MISSING
     transactionId: str | None = None  # noqa: N815 - the interface's names
     traceId: str | None = None  # noqa: N815
+    headers: dict[str, str] | None = None
     partitionId: str | None = None  # noqa: N815
     leaseId: str | None = None  # noqa: N815
     status: str | None = None
     consumerGroup: str | None = None  # noqa: N815
     error: str | None = None
+    delaySeconds: float | None = None  # noqa: N815
+    deliverAt: str | None = None  # noqa: N815
 
 
 class TransactionBody(Struct):
@@ -81,7 +90,8 @@ class TransactionBody(Struct):
 
 _object = msgspec.json.Decoder(TransactionBody)
 _array = msgspec.json.Decoder(list[OperationBody])
-_TEXTS = {"operations": "operations array required"}
+_HEADERS_TEXTS = {"operations.headers": HEADERS_TEXT, "operations.items.headers": HEADERS_TEXT}
+_TEXTS = {"operations": "operations array required", **_HEADERS_TEXTS}
 _STATUSES = ("completed", "success", "failed", "dlq")
 
 
@@ -133,7 +143,10 @@ def _push_items(operation: OperationBody, field: str) -> list[tuple[PushItem, st
     if operation.queue is None:
         raise BadRequestError(f"{field}: a push needs items, or queue and payload", f"{field}.queue")
     payload = operation.payload or operation.data or _EMPTY
-    item = PushItem(operation.queue, operation.partition, payload, operation.transactionId, operation.traceId)
+    item = PushItem(
+        operation.queue, operation.partition, payload, operation.transactionId, operation.traceId, operation.headers,
+        operation.delaySeconds, operation.deliverAt,
+    )  # fmt: skip
     return [(item, field)]
 
 

@@ -1,6 +1,5 @@
 """Shows the activity of workers: ``GET /api/v1/analytics/worker-metrics``."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import falcon.asgi
@@ -13,7 +12,15 @@ from queen.http.access import READ_ONLY
 from queen.http.answers import answer, text
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
-from queen.operations.buckets import DEFAULT_PERIOD, TimeRange, bucket_name, per_second, time_range
+from queen.operations.buckets import (
+    DEFAULT_PERIOD,
+    NO_WORK,
+    TimeRange,
+    bucket_name,
+    per_second,
+    side_by_side,
+    time_range,
+)
 from queen.operations.server import Server
 
 _RECENT = timedelta(minutes=5)
@@ -104,38 +111,35 @@ class WorkerMetricsAnswer(Struct, rename="camel"):
     pagination: queries.Pagination
 
 
-def _worker_point(
-    at: datetime, minutes: int, work: QueueMetricsRow | None, machine: WorkerMetricsRow | None
-) -> WorkerPoint:
-    w, m = work, machine
-    acked = w.ack_success + w.ack_failed if w else 0
+def _worker_point(at: datetime, work: QueueMetricsRow, workers: WorkerMetricsRow, minutes: int) -> WorkerPoint:
+    acked = work.ack_success + work.ack_failed
     return WorkerPoint(
         timestamp=bucket_name(at),
-        push_messages=w.push_messages if w else 0,
-        pop_messages=w.pop_messages if w else 0,
+        push_messages=work.push_messages,
+        pop_messages=work.pop_messages,
         ack_messages=acked,
-        push_requests=w.push_requests if w else 0,
-        pop_requests=w.pop_requests if w else 0,
-        ack_requests=w.ack_requests if w else 0,
-        jobs_done=m.jobs if m else 0,
-        push_per_second=per_second(w.push_messages if w else 0, minutes),
-        pop_per_second=per_second(w.pop_messages if w else 0, minutes),
+        push_requests=work.push_requests,
+        pop_requests=work.pop_requests,
+        ack_requests=work.ack_requests,
+        jobs_done=workers.jobs,
+        push_per_second=per_second(work.push_messages, minutes),
+        pop_per_second=per_second(work.pop_messages, minutes),
         ack_per_second=per_second(acked, minutes),
-        avg_event_loop_lag_ms=round(m.loop_lag_ms, 1) if m else 0,
-        max_event_loop_lag_ms=round(m.loop_lag_ms_max, 1) if m else 0,
-        avg_free_slots=round(m.pool_idle_avg) if m else 0,
-        min_free_slots=m.pool_idle if m else 0,
-        db_connections=m.pool_size if m else 0,
-        avg_job_queue_size=round(m.queued_avg) if m else 0,
-        max_job_queue_size=m.queued if m else 0,
-        backoff_size=m.waiting if m else 0,
-        avg_lag_ms=round(w.lag_ms, 1) if w else 0,
-        max_lag_ms=round(w.lag_ms_max, 1) if w else 0,
-        lag_count=w.pop_messages if w else 0,
-        db_errors=m.db_errors if m else 0,
-        ack_success=w.ack_success if w else 0,
-        ack_failed=w.ack_failed if w else 0,
-        dlq_count=w.dead_letters if w else 0,
+        avg_event_loop_lag_ms=round(workers.loop_lag_ms, 1),
+        max_event_loop_lag_ms=round(workers.loop_lag_ms_max, 1),
+        avg_free_slots=round(workers.pool_idle_avg),
+        min_free_slots=workers.pool_idle,
+        db_connections=workers.pool_size,
+        avg_job_queue_size=round(workers.queued_avg),
+        max_job_queue_size=workers.queued,
+        backoff_size=workers.waiting,
+        avg_lag_ms=round(work.lag_ms, 1),
+        max_lag_ms=round(work.lag_ms_max, 1),
+        lag_count=work.pop_messages,
+        db_errors=workers.db_errors,
+        ack_success=work.ack_success,
+        ack_failed=work.ack_failed,
+        dlq_count=work.dead_letters,
     )
 
 
@@ -146,9 +150,7 @@ def _worker_state(row: WorkerMetricsRow, messages: int) -> WorkerState:
     )  # fmt: skip
 
 
-def _summary(work: QueueMetricsRow | None, db_errors: int, pending: int) -> WorkerSummary:
-    if work is None:
-        return WorkerSummary(0, 0, 0, 0, 0, 0, db_errors, 0, 0, pending)
+def _summary(work: QueueMetricsRow, db_errors: int, pending: int) -> WorkerSummary:
     return WorkerSummary(
         work.push_messages, work.pop_messages, work.ack_success + work.ack_failed, work.push_requests,
         work.pop_requests, work.ack_requests, db_errors, work.ack_failed, work.dead_letters, pending,
@@ -157,13 +159,6 @@ def _summary(work: QueueMetricsRow | None, db_errors: int, pending: int) -> Work
 
 def _queue_lag(row: QueueMetricsRow) -> QueueLag:
     return QueueLag(row.queue or "", row.pop_messages, round(row.lag_ms, 1), round(row.lag_ms_max, 1))
-
-
-def _series(work: Sequence[QueueMetricsRow], machines: Sequence[WorkerMetricsRow], minutes: int) -> list[WorkerPoint]:
-    works = {row.bucket: row for row in work if row.bucket is not None}
-    others = {row.bucket: row for row in machines if row.bucket is not None}
-    buckets = sorted(works.keys() | others.keys(), reverse=True)
-    return [_worker_point(at, minutes, works.get(at), others.get(at)) for at in buckets]
 
 
 @operation(
@@ -187,7 +182,8 @@ async def get_worker_metrics(server: Server, req: QueenRequest, resp: falcon.asg
         metrics, minutes, now = context.administration.statistics, period.bucket_minutes, datetime.now(UTC)
         everything = QueueFilter()
         machines = await metrics.workers(period, minutes, wanted, GroupBy())
-        series = _series(await metrics.queues(period, minutes, everything, GroupBy()), machines, minutes)
+        work = await metrics.queues(period, minutes, everything, GroupBy())
+        series = [_worker_point(*each, minutes) for each in side_by_side(work, machines)]
         recent = Period(now - _RECENT, now)
         found = WorkerFilter(names=(await metrics.find_workers(recent, wanted, _WORKERS_MAX, 0)).names)
         alive = await metrics.workers(recent, 5, found, GroupBy(bucket=False, worker=True))
@@ -204,7 +200,7 @@ async def get_worker_metrics(server: Server, req: QueenRequest, resp: falcon.asg
             time_series=series,
             workers=[_worker_state(row, done.get(f"{row.hostname}:{row.worker_id}", 0)) for row in alive],
             queues=[_queue_lag(row) for row in by_queue],
-            summary=_summary(total[0] if total else None, sum(row.db_errors for row in machines), pending),
+            summary=_summary(total[0] if total else NO_WORK, sum(row.db_errors for row in machines), pending),
             pagination=page,
         )
 

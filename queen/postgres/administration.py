@@ -11,6 +11,7 @@ from queen.postgres.messages import MessageStore
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 from queen.postgres.statistics import StatisticsStore
+from queen.postgres.timers import TimerStore
 from queen.postgres.traces import TraceStore
 
 _CONFIGURE = (
@@ -45,6 +46,7 @@ class AdministrationStore:
         self.dead_letters = DeadLetterStore(pool)
         self.consumer_groups = ConsumerGroupStore(pool)
         self.traces = TraceStore(pool)
+        self.timers = TimerStore(pool)
         self.statistics = StatisticsStore(pool)
 
     async def installation(self) -> UUID:

@@ -11,7 +11,7 @@ import asyncpg
 
 from queen.core.diagnosis import ClockStep, DatabaseFacts, Lag, SchemaFacts, Session, Table
 from queen.core.errors import DatabaseSetupError
-from queen.core.statistics import OutboxState
+from queen.core.statistics import OutboxState, TimersState
 from queen.postgres.dsn import Target
 from queen.postgres.setup import open_connection, scripts
 
@@ -72,6 +72,7 @@ FROM (SELECT count(*) AS n, min(pushed_at) AS since FROM queen.outbox) AS w,
     (SELECT count(*) AS n, min(since) AS since FROM queen.outbox_held_partitions) AS p
 """
 _HELD_CODES = "SELECT DISTINCT split_part(reason, ':', 1) AS code FROM queen.outbox_held_partitions ORDER BY code"
+_TIMERS = "SELECT * FROM queen.count_timers_v1(100000)"
 _AGE = "SELECT date_part('epoch', clock_timestamp() - min(computed_at)) FROM queen.queue_stats"
 
 
@@ -162,4 +163,5 @@ async def _schema(connection: "asyncpg.Connection[Any]") -> SchemaFacts:
         await connection.fetchval("SELECT EXISTS (SELECT 1 FROM queen.clock WHERE repaired_part IS NOT NULL)"),
         OutboxState(*(await connection.fetch(_OUTBOX))[0]),
         [row["code"] for row in await connection.fetch(_HELD_CODES)],
+        TimersState(*(await connection.fetch(_TIMERS))[0]),
     )

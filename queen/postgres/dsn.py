@@ -66,6 +66,23 @@ def _uri(text: str) -> str:
     return f"postgresql:///{quote(database, safe='')}?{urlencode(pairs)}"
 
 
+def _supported(parameters: dict[str, str]) -> dict[str, str]:
+    """The parameters for the driver, without needless ones.
+
+    Raises:
+        SettingError: one is unknown, or asks for something that the driver cannot do.
+    """
+    if parameters.pop("channel_binding", "prefer") == "require":
+        raise SettingError(
+            "The DSN has channel_binding=require, which the driver (asyncpg) does not support: use sslmode=verify-full"
+        )
+    found = {name: value for name, value in parameters.items() if name not in _NEEDLESS}
+    for name in found:
+        if name not in _KNOWN:
+            raise SettingError(f"The DSN has an unknown parameter {name!r}")
+    return found
+
+
 def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
     """Reads a connection string in libpq's form.
 
@@ -81,15 +98,7 @@ def parse(dsn: str, application_name: str, connect_timeout_ms: int) -> Target:
     except ValueError as problem:
         raise SettingError(f"Invalid DSN: {problem}") from None
     name = query.pop("application_name", application_name)
-    if query.pop("channel_binding", "prefer") == "require":
-        raise SettingError(
-            "The DSN has channel_binding=require, which the driver (asyncpg) does not support: use sslmode=verify-full"
-        )
-    for parameter in list(query):
-        if parameter in _NEEDLESS:
-            del query[parameter]
-        elif parameter not in _KNOWN:
-            raise SettingError(f"The DSN has an unknown parameter {parameter!r}")
+    query = _supported(query)
     hosts = query.get("host") or parts.netloc.rpartition("@")[2]
     if "," in hosts:
         query.setdefault("target_session_attrs", "read-write")

@@ -34,7 +34,13 @@ class OutboxStore:
             return None
         partitions = [
             OutboxPartition(
-                row["queue_id"], row["queue"], row["partition"], row["transaction_ids"], row["payloads"], row["held"]
+                row["queue_id"],
+                row["queue"],
+                row["partition"],
+                row["transaction_ids"],
+                row["traceparents"],
+                row["payloads"],
+                row["held"],
             )
             for row in rows
         ]
@@ -62,10 +68,10 @@ class OutboxStore:
             return None
         last = rows[-1]
         found = [row for row in rows if row["seq"] is not None]
-        held = OutboxPartition(
-            last["queue_id"], last["queue"], last["partition"], [row["transaction_id"] for row in found],
-            [row["payload"] for row in found],
-        )  # fmt: skip
+        ids, traceparents, payloads = (
+            [row[name] for row in found] for name in ("transaction_id", "traceparent", "payload")
+        )
+        held = OutboxPartition(last["queue_id"], last["queue"], last["partition"], ids, traceparents, payloads)
         return HeldRead(held, last["tries"], last["moved_seq"], last["seq"] or last["moved_seq"], last["done"])
 
     async def move_held(self, read: HeldRead, batch: AppendBatch, limit_s: float | None) -> Moved:

@@ -1,4 +1,4 @@
-"""Re-encrypts stored messages with the current key: reads segments and dead letters, and writes the changed ones."""
+"""Re-encrypts stored messages with the current key: reads timers, segments and dead letters, and writes the changed."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from queen.core.errors import DatabaseUnavailableError, DecryptionError
 from queen.log import ids
-from queen.log.segment import decode_ends
+from queen.log.segment import decode_ends, encode_ends
 from queen.postgres.pool import Pool
 from queen.security.keyring import Keyring
 from queen.security.messages import reseal_segment
@@ -14,6 +14,7 @@ from queen.security.messages import reseal_segment
 #: Segments per read; each changed one is written in a transaction of its own.
 _SEGMENTS = 50
 _LETTERS = 200
+_TIMERS = 1000
 #: Partitions per read, and dead letters examined per read.
 _PARTITIONS = 1000
 _LETTERS_LOOKED_AT = 10_000
@@ -25,6 +26,10 @@ _REPLACE_SEGMENT = "SELECT queen.replace_segment_v1($1, $2, $3, $4, $5) AS repla
 _END_OF_LETTERS = "SELECT queen.end_of_letters_v1($1, $2) AS id"
 _FIND_LETTERS = "SELECT * FROM queen.find_encrypted_letters_v1($1, $2, $3, $4)"
 _REPLACE_LETTER = "SELECT queen.replace_letter_v1($1, $2, $3, $4) AS replaced"
+
+_FIND_TIMERS = "SELECT * FROM queen.find_encrypted_timers_v1($1, $2, $3)"
+_FIND_SCHEDULES = "SELECT * FROM queen.find_encrypted_schedules_v1()"
+_REPLACE_TIMER = "SELECT queen.replace_timer_v1($1, $2, $3, $4, $5) AS replaced"
 
 
 class EncryptedPartition(Struct, frozen=True):
@@ -54,17 +59,30 @@ class StoredLetter(Struct, frozen=True):
     payload: str
 
 
+class StoredTimer(Struct, frozen=True):
+    """A timer of such a queue, or a cron schedule, whose ``key`` is its name; ``message``: its object in a segment."""
+
+    queue_id: int
+    key: str
+    queue: str
+    partition: str
+    message: str
+    plain_too: bool
+
+
 class Rotation(Struct):
     """The result of a rotation.
 
     Attributes:
         changed: re-encrypted messages.
         letters: re-encrypted dead letters.
+        timers: re-encrypted timers and schedules.
         unreadable: messages and dead letters that could not be decrypted.
     """
 
     changed: int = 0
     letters: int = 0
+    timers: int = 0
     unreadable: int = 0
 
 
@@ -129,11 +147,26 @@ class RotationStore:
         [row] = await self._pool.fetch(_REPLACE_LETTER, old.id, old.payload, payload, key_id)
         return bool(row["replaced"])
 
+    async def find_timers(self, last: StoredTimer | None) -> list[StoredTimer]:
+        """The next timers, by queue and key."""
+        place = (last.queue_id, last.key) if last is not None else (0, "")
+        return [StoredTimer(*row) for row in await self._pool.fetch(_FIND_TIMERS, *place, _TIMERS)]
+
+    async def find_schedules(self) -> list[StoredTimer]:
+        """All cron schedules."""
+        return [StoredTimer(*row) for row in await self._pool.fetch(_FIND_SCHEDULES)]
+
+    async def replace_timer(self, old: StoredTimer, message: str, *, schedule: bool) -> bool:
+        """Writes a timer or schedule back; false if it was removed or changed meanwhile."""
+        [row] = await self._pool.fetch(_REPLACE_TIMER, schedule, old.queue_id, old.key, old.message, message)
+        return bool(row["replaced"])
+
 
 async def rotate_all(store: RotationStore, keys: Keyring, watcher: Watcher) -> Rotation:
     """Re-encrypts all messages and dead letters of encrypted queues with the current key, in small transactions."""
     rotation = Rotation()
     watcher.begun(await store.count(keys.current_id))
+    await _rotate_timers(store, keys, rotation, watcher)
     part_id = -1
     while places := await store.find_partitions(part_id):
         for place in places:
@@ -152,6 +185,30 @@ async def _rotate_partition(
             await _rotate_segment(store, place, segment, keys, rotation, watcher)
         watcher.advanced(len(segments))
         after = segments[-1].last_off
+
+
+async def _rotate_timers(store: RotationStore, keys: Keyring, rotation: Rotation, watcher: Watcher) -> None:
+    """Comes before segments: a timer that fires afterwards is under the current key."""
+    timers = await store.find_timers(None)
+    while timers:
+        for timer in timers:
+            await _rotate_timer(store, timer, keys, rotation, watcher, schedule=False)
+        timers = await store.find_timers(timers[-1])
+    for schedule in await store.find_schedules():
+        await _rotate_timer(store, schedule, keys, rotation, watcher, schedule=True)
+
+
+async def _rotate_timer(
+    store: RotationStore, old: StoredTimer, keys: Keyring, rotation: Rotation, watcher: Watcher, *, schedule: bool
+) -> None:
+    message = old.message.encode()
+    ends = encode_ends([len(message) + 1])
+    new = reseal_segment(b"[" + message + b"]", ends, old.queue, old.partition, keys, plain_too=old.plain_too)
+    for why in new.unreadable.values():
+        watcher.unreadable(f"{old.queue}, {'schedule' if schedule else 'timer'} {old.key}", why)
+    rotation.unreadable += len(new.unreadable)
+    if new.changed:
+        rotation.timers += await store.replace_timer(old, new.data[1:-1].decode(), schedule=schedule)
 
 
 async def _rotate_letters(store: RotationStore, keys: Keyring, rotation: Rotation, watcher: Watcher) -> None:

@@ -19,7 +19,14 @@ from queen.core.administration import (
     WorkerMetricsRow,
 )
 from queen.core.metrics import Counted, Level, Sample, Worker
-from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, OutboxState, QueueStatistics
+from queen.core.statistics import (
+    ClockState,
+    GroupStatistics,
+    LogStatistics,
+    OutboxState,
+    QueueStatistics,
+    TimersState,
+)
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
@@ -38,8 +45,9 @@ _QUEUE_STATISTICS = call("list_queue_figures_v1", 1)
 _GROUP_STATISTICS = call("list_group_figures_v1", 1)
 _CLOCK = call("clock_state_v1", 0)
 _OUTBOX = call("count_outbox_v1", 1)
-#: Up to how many messages of the outbox are counted.
-_OUTBOX_MOST = 100_000
+_TIMERS = call("count_timers_v1", 1)
+#: Up to how many messages of the outbox, and timers, are counted.
+_WAITING_MOST = 100_000
 _POSTGRES = "SELECT queen.postgres_statistics_v1()::text AS statistics"
 
 
@@ -140,8 +148,13 @@ class StatisticsStore:
 
     async def outbox(self) -> OutboxState:
         """What waits in the outbox."""
-        [row] = await self._pool.fetch(_OUTBOX, _OUTBOX_MOST)
+        [row] = await self._pool.fetch(_OUTBOX, _WAITING_MOST)
         return OutboxState(*row)
+
+    async def timers(self) -> TimersState:
+        """Timers that are due and not in the log yet."""
+        [row] = await self._pool.fetch(_TIMERS, _WAITING_MOST)
+        return TimersState(*row)
 
     async def log(self, queues_max: int, groups_max: int) -> LogStatistics:
         """The numbers of queues and groups, and statistics of those that were created first."""

@@ -28,7 +28,7 @@ from queen.engine.ports import (
     WaitingColumns,
 )
 from queen.log.append import AppendBatch, Appended
-from queen.log.requests import Slice, StateRow, StateRows
+from queen.log.requests import Slice, StateRow, StateRows, TimerChange, TimerVerdict
 from queen.postgres.group_commit import GroupCommit, Member
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
@@ -36,6 +36,7 @@ from queen.postgres.statement import call
 _EXECUTE = call("execute_transaction_v1", 24)
 _CYCLE = call("cycle_stream_v1", 24)
 _STATE = call("read_stream_state_v1", 6)
+_CHANGE_TIMERS = call("change_timers_v1", 9)
 _STREAM_EXISTS = "SELECT queen.stream_exists_v1($1) AS found"
 _READ_PUSH_OPTIONS = call("read_push_options_v1", 0)
 _RENEW = call("renew_lease_v1", 2)
@@ -192,6 +193,15 @@ class Store:
     async def release_leases(self, leases: list[UUID]) -> None:
         """Ends leases as if their messages had never been delivered."""
         await self._pool.fetch(_RELEASE, leases)
+
+    async def change_timers(self, changes: Sequence[TimerChange], version: int) -> list[TimerVerdict]:
+        """Sets, cancels and fires timers. No verdict: the options have changed, or a queue was deleted."""
+        columns = [
+            (c.op, c.queue, c.key, c.partition, c.transaction_id, c.delay_s, c.at, c.message.decode()) for c in changes
+        ]
+        rows = await self._pool.fetch(_CHANGE_TIMERS, *_columns(columns, 8), version)
+        rows.sort(key=lambda row: row["ord"])
+        return [TimerVerdict(row["status"], row["transaction_id"], row["deliver_at"]) for row in rows]
 
     async def execute(
         self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, *, again: bool

@@ -106,6 +106,16 @@ def describe(settings: Settings) -> str:
 def warn(settings: Settings) -> None:
     """Logs warnings about insecure settings."""
     if not settings.jwt.enabled:
+        if settings.security.insecure:
+            log.warning(
+                "No authentication, and QUEEN_INSECURE is set: anybody who reaches this server has full "
+                "access (docs/security.md)"
+            )
+        if settings.security.cors_origins == ("*",):
+            log.warning(
+                "No authentication, and QUEEN_CORS_ORIGINS=*: any web page in a browser that reaches this "
+                "server has full access (docs/security.md)"
+            )
         return
     if 0 < len(settings.jwt.secret.encode()) < _SECRET_BYTES_MIN:
         log.warning(

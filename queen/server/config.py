@@ -97,16 +97,6 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         authentication.warn(_settings)
         if _settings.telemetry.on:
             server.log.info("telemetry", extra=needs.describe(_settings))
-        if not _settings.jwt.enabled and _settings.security.insecure:
-            server.log.warning(
-                "No authentication, and QUEEN_INSECURE is set: anybody who reaches this server has full "
-                "access (docs/security.md)"
-            )
-        if not _settings.jwt.enabled and _settings.security.cors_origins == ("*",):
-            server.log.warning(
-                "No authentication, and QUEEN_CORS_ORIGINS=*: any web page in a browser that reaches this "
-                "server has full access (docs/security.md)"
-            )
         database = asyncio.run(prepare(_database_url(), _settings.database.connect_timeout_ms))
         # For the workers, which may have to start while PostgreSQL is unavailable.
         if _settings.database.pooler == "auto":

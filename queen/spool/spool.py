@@ -305,13 +305,10 @@ class Spool:
             raise _spool_error(problem) from problem
 
     def _append(self, entries: Sequence[Entry], *, insist: bool) -> bool:
-        joining: frozenset[Partition] | None = None
-        if not insist and not self.spooling:
-            held = self.held_back
-            by_request = [partitions for entry in entries for partitions in entry.partitions]
-            if not all(held.keys() & partitions for partitions in by_request):
-                return False
-            joining = frozenset[Partition]().union(*by_request) - held.keys()
+        spooling = insist or self.spooling
+        joining = frozenset[Partition]() if spooling else self._joining(entries)
+        if joining is None:
+            return False
         data = b"".join([entry.frame for entry in entries])
         ledger = self._ledger()
         if ledger.size + len(data) > self._limits.bytes_max:
@@ -319,16 +316,11 @@ class Spool:
                 f"The spool is full: it has {ledger.size} bytes, FILE_BUFFER_MAX_BYTES is {self._limits.bytes_max}"
             )
         try:
-            if joining is None:
+            if spooling:
                 self.set_flag(SPOOLING, True)
             elif joining:
                 self._hold_too(joining)
-            if ledger.current and not self._folder.exists(_writing(ledger.current)):
-                # A disk error during the completion may have left the new name. The number may be used again.
-                ledger = ledger.changed(current=0, end=0, current_requests=0)
-                self._note(ledger)
-            if not ledger.current:
-                ledger = self._begin_file(ledger)
+            ledger = self._with_file(ledger)
             self._write(_writing(ledger.current), data, ledger.end)
             requests = sum([entry.requests for entry in entries])
             ledger = ledger.changed(
@@ -345,6 +337,17 @@ class Spool:
             raise
         self._complete_large_file(ledger)
         return True
+
+    def _joining(self, entries: Sequence[Entry]) -> frozenset[Partition] | None:
+        """Partitions of requests that wait for one that is held back, without those that are known to be.
+
+        ``None`` if one of the requests waits for no other: the spool has ended for it.
+        """
+        held = self.held_back.keys()
+        by_request = [partitions for entry in entries for partitions in entry.partitions]
+        if not all(held & partitions for partitions in by_request):
+            return None
+        return frozenset[Partition]().union(*by_request) - held
 
     def _hold_too(self, partitions: Collection[Partition]) -> None:
         """Holds back the partitions of a request that waits for another one: later pushes cannot overtake it."""
@@ -373,6 +376,14 @@ class Spool:
         except OSError as problem:
             # The records are safe under the old name, too; the next append tries again.
             log.warning("The spool file %s could not be completed: %s", _writing(ledger.current), problem)
+
+    def _with_file(self, ledger: Ledger) -> Ledger:
+        """The ledger with a file to append to."""
+        if ledger.current and not self._folder.exists(_writing(ledger.current)):
+            # A disk error during the completion may have left the new name. The number may be used again.
+            ledger = ledger.changed(current=0, end=0, current_requests=0)
+            self._note(ledger)
+        return ledger if ledger.current else self._begin_file(ledger)
 
     def _begin_file(self, ledger: Ledger) -> Ledger:
         number = max([_number(name) for name in self._folder.names()], default=0) + 1

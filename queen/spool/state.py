@@ -45,6 +45,11 @@ class SpoolState(Struct, frozen=True):
     failed_age_s: float = 0.0
 
     @property
+    def takes_pushes(self) -> bool:
+        """Whether pushes go to the spool, all or those to some partitions."""
+        return self.spooling or self.held_partitions > 0
+
+    @property
     def full(self) -> bool:
         """Whether pushes are refused because the spool is full."""
         return self.bytes >= self.bytes_max

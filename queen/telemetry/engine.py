@@ -19,7 +19,7 @@ from queen.core.job_type import JobType
 from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
 from queen.log.requests import QUEUE_MODE, Ack, Acked, Cycle, Pop, Popped, Push, Transaction
-from queen.log.trace_context import Delivered, delivered, stamp
+from queen.log.trace_context import Delivered, delivered, stamp, stamp_timers
 from queen.simple_mq.requests import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
 from queen.telemetry.exchange import context_of, current
 
@@ -140,6 +140,7 @@ _DESCRIBED: Mapping[JobType, Callable[[Any], Attributes]] = {
     JobType.TRANSACTION: _of_transaction,
     JobType.RENEW_LEASE: lambda _renew: _operation("extend_lease", ""),
     JobType.CYCLE: _of_cycle,
+    JobType.TIMER: lambda _changes: _operation("timer", ""),
     JobType.ENQUEUE: _of_enqueue,
     JobType.DEQUEUE: _of_dequeue,
     JobType.ACKNOWLEDGE: _of_acknowledge,
@@ -155,6 +156,7 @@ _STAMPED: Mapping[JobType, Callable[[Any, str], Any]] = {
     JobType.PUSH: stamp,
     JobType.TRANSACTION: stamp,
     JobType.CYCLE: stamp,
+    JobType.TIMER: stamp_timers,
     JobType.ENQUEUE: _stamp_enqueue,
 }
 

@@ -179,9 +179,20 @@ def files_of(folder: Path) -> list[Path]:
         real = os.path.realpath(place)
         folders[:] = [each for each in folders if not each.startswith(WORK)] if real not in seen else []
         if real not in seen:
-            found += [path for name in names if _is_file(path := Path(place, name))]
+            found += [path for name in names if _is_file(path := Path(place, name)) and not _is_bench_result(path)]
         seen.add(real)
     return sorted(found)
+
+
+def _is_bench_result(path: Path) -> bool:
+    """Whether the file is the list of results that `queen bench load` writes beside its journals."""
+    if path.name != "results.jsonl":
+        return False
+    with path.open("rb") as file:
+        try:
+            return {"scenario", "session"} <= msgspec.json.decode(file.readline(), type=dict[str, object]).keys()
+        except msgspec.DecodeError:
+            return False
 
 
 def _is_file(path: Path) -> bool:

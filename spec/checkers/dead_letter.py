@@ -25,18 +25,24 @@ def _judge(reading: Reading, limit: int) -> Iterator[Violation | None]:
     letters = sum(item.dead and item.outcome == "ok" for _, item in reading.acks)
     if letters:
         yield Violation(id_, f"was dead-lettered {letters} times") if letters > 1 else None
-    failures = [
-        (call, item)
-        for call, item in reading.acks
-        # A request counts one failure of a message, and one of a transaction ends it at once.
-        if item.status == "failed" and item.outcome != "fail" and isinstance(call, Ack)
-    ]
+    failures = _failures(reading)
+    # A request counts one failure, however often it says so.
     begun = sorted({id(call): call.invoked for call, _ in failures}.values())
     counted = sorted({id(call): call.end for call, item in failures if item.outcome == "ok"}.values())
-    for call, item in sorted(failures, key=lambda failure: failure[0].invoked):
+    for call, item in failures:
         if item.outcome == "ok":
             least, most = bisect_left(counted, call.invoked), bisect_left(begun, call.end) - 1
             yield _timing(id_, limit, item, least, most)
+
+
+def _failures(reading: Reading) -> list[tuple[Ack, AckItem]]:
+    """Acks that count a failure of the message, or may do so, the first one first; one of a transaction ends it."""
+    found = [
+        (call, item)
+        for call, item in reading.acks
+        if item.status == "failed" and item.outcome != "fail" and isinstance(call, Ack)
+    ]
+    return sorted(found, key=lambda failure: failure[0].invoked)
 
 
 def _timing(id_: str, limit: int, item: AckItem, least: int, most: int) -> Violation | None:

@@ -13,7 +13,7 @@ from heapq import nsmallest
 from operator import attrgetter
 
 from ..guarantees import Level, checks
-from ..history import NEVER, Call, History, Pop, Reading, Track
+from ..history import NEVER, AckItem, Call, History, Pop, Reading, Track
 from .spans import Span, greatest_before
 from .verdict import NotObservableError, Violation
 
@@ -143,17 +143,22 @@ def an_ended_lease_acks_nothing(history: History) -> Iterator[Violation | None]:
         for each in holdings
     }
     for reading in history.readings:
-        late = [
-            (call, item)
-            for call, item in reading.acks
-            if item.lease and call.outcome == "ok" and call.invoked > over.get((reading.track, item.lease), NEVER)
-        ]
+        late = _late_acks(reading, over)
         finishing = _first_two_that_finish(reading) if late else []
         for call, item in late:
             if item.outcome != "ok" or item.noop or _may_be_done(reading, call, finishing):
                 yield None
             else:
                 yield Violation(item.transaction_id, f"was acked under the lease {item.lease}, which was over")
+
+
+def _late_acks(reading: Reading, over: dict[tuple[Track, str], int]) -> list[tuple[Call, AckItem]]:
+    """Answered acks under a lease that was over."""
+    return [
+        (call, item)
+        for call, item in reading.acks
+        if item.lease and call.outcome == "ok" and call.invoked > over.get((reading.track, item.lease), NEVER)
+    ]
 
 
 def _first_two_that_finish(reading: Reading) -> list[Call]:
@@ -192,11 +197,7 @@ def attempts_rise(history: History) -> Iterator[Violation | None]:
     """`deliveryAttempt` is 1 at a certain first delivery, and greater than at every earlier delivery."""
     told = False
     for reading in history.readings:
-        spans = [
-            (pop.invoked, pop.end, delivery.attempt, delivery.transaction_id)
-            for pop, delivery in reading.deliveries
-            if delivery.attempt is not None
-        ]
+        spans = _attempts(reading)
         if spans:
             told = True
             yield _first_attempt(history, reading, spans)
@@ -207,6 +208,15 @@ def attempts_rise(history: History) -> Iterator[Violation | None]:
                 yield Violation(id_, text) if late else None
     if not told and any(pop.deliveries for pop in history.pops):
         raise NotObservableError("deliveries carry no deliveryAttempt")
+
+
+def _attempts(reading: Reading) -> list[Span]:
+    """The deliveries with the attempts that they told."""
+    return [
+        (pop.invoked, pop.end, delivery.attempt, delivery.transaction_id)
+        for pop, delivery in reading.deliveries
+        if delivery.attempt is not None
+    ]
 
 
 def _first_attempt(history: History, reading: Reading, spans: list[Span]) -> Violation | None:

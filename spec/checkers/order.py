@@ -177,6 +177,6 @@ def _excess(pop: Pop) -> str:
         return f"messages of {len(lanes)} partitions for a limit of {pop.partitions}"
     if any(queue != pop.queue or pop.partition not in {None, partition} for queue, partition in lanes):
         return f"messages of {sorted(lanes)} for a pop of {pop.queue}/{pop.partition or '*'}"
-    if pop.auto_ack or (len(leases) == 1 and leases == {pop.lease}):
+    if pop.auto_ack or leases == {pop.lease}:
         return ""
     return f"leases {sorted(leases)} in an answer with the lease {pop.lease!r}"

@@ -156,8 +156,7 @@ class Broker:
         answer, outcome, problem = await self._call("renew", "POST", path, {"seconds": seconds})
         if answer and outcome == "ok":
             told = answer.json()
-            told = told[0] if isinstance(told, list) and told else told
-            outcome = "ok" if isinstance(told, dict) and told.get("success") is True else "fail"
+            outcome = _granted(told[0] if isinstance(told, list) and told else told)
         return self._record(Renewal(**self._times(began, outcome), lease=lease, seconds=seconds), problem)
 
     async def transact(
@@ -183,8 +182,7 @@ class Broker:
         if answer and answer.status in NOT_OFFERED and self.strict:
             raise NotOfferedError(problem)
         if answer and outcome == "ok":
-            told = answer.json()
-            outcome = "ok" if isinstance(told, dict) and told.get("success") is True else "fail"
+            outcome = _granted(answer.json())
         transaction = Transaction(
             **self._times(began, outcome),
             pushes=tuple(replace(item, outcome=outcome) for item in pushes),
@@ -248,6 +246,10 @@ class Broker:
 
 def _refusal(method: str, path: str, answer: Answer) -> str:
     return f"{method} {path} was answered {answer}"
+
+
+def _granted(told: object) -> Outcome:
+    return "ok" if isinstance(told, dict) and told.get("success") is True else "fail"
 
 
 def _push_body(item: PushItem) -> dict[str, Any]:

@@ -96,6 +96,15 @@ def _line(text: str) -> str:
 
 def _about_the_last(exchanges: Sequence[Exchange], queues: Collection[str]) -> list[Exchange]:
     """Those that are about the same queues as the last one, and about queues that these are about besides."""
+    topics = _topics(exchanges, queues)
+    wanted = topics[-1] if topics else frozenset()
+    while more := frozenset(wanted).union(*(topic for topic in topics if topic & wanted)) - wanted:
+        wanted |= more
+    return [each for each, topic in zip(exchanges, topics, strict=True) if topic & wanted or not wanted]
+
+
+def _topics(exchanges: Sequence[Exchange], queues: Collection[str]) -> list[frozenset[str]]:
+    """The queues that each is about: it names them, or an id that was in an answer about them."""
     owners: dict[str, frozenset[str]] = {}
     topics: list[frozenset[str]] = []
     for each in exchanges:
@@ -104,10 +113,7 @@ def _about_the_last(exchanges: Sequence[Exchange], queues: Collection[str]) -> l
         known = [owner for value, owner in owners.items() if value in request]
         topics.append(frozenset(named).union(*known))
         owners |= dict.fromkeys(_ids(each.answer).keys() - owners.keys(), topics[-1])
-    wanted = topics[-1] if topics else frozenset()
-    while more := frozenset(wanted).union(*(topic for topic in topics if topic & wanted)) - wanted:
-        wanted |= more
-    return [each for each, topic in zip(exchanges, topics, strict=True) if topic & wanted or not wanted]
+    return topics
 
 
 def _without_polls(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from random import Random
 
-from ..history import Ack, AckItem, Call, Configured, Delivery, Drained, Pop, Push, PushItem, Record
+from ..history import Ack, AckItem, Call, Configured, Delivery, Drained, History, Pop, PushItem, Record
 from .broker import Broker
 from .http import Server
 
@@ -177,11 +177,12 @@ class Workload:
 
     def _is_something_spooled(self, queue: str, group: str) -> bool:
         """Whether the server has taken a message that the group has not seen yet."""
-        items = (item for record in self.records if isinstance(record, Push) for item in record.items)
-        spooled = {(item.lane, item.transaction_id) for item in items if item.spooled and item.queue == queue}
-        pops = (record for record in self.records if isinstance(record, Pop) and record.group == group)
-        seen = {(each.lane, each.transaction_id) for pop in pops for each in pop.deliveries} if spooled else set()
-        return not spooled <= seen
+        history = History(tuple(self.records))
+        items = [item for push in history.pushes for item in push.items if item.spooled and item.queue == queue]
+        seen = {
+            (each.lane, each.transaction_id) for pop in history.pops if pop.group == group for each in pop.deliveries
+        }
+        return not seen.issuperset([(item.lane, item.transaction_id) for item in items])
 
 
 def _items(

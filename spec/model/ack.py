@@ -99,9 +99,11 @@ def _settle(state: State, lane: Lane, group: str, items: list[AckItem], now: flo
     named = [(message_named(partition, lane, item.transaction_id), item) for item in items]
     placed = [(message.offset, item) for message, item in named if message]
     given_up = {offset: item for offset, item in reversed(placed) if _gives_up(queue, cursor, offset, item)}
-    done = {*given_up, *(offset for offset, item in placed if item.status == "completed")}
-    failed = {offset for offset, item in placed if item.status == "failed"} - done
-    retried = {offset for offset, item in placed if item.status == "retry"} - done
+    told: dict[str, set[int]] = defaultdict(set)
+    for offset, item in placed:
+        told[item.status].add(offset)
+    done = told["completed"].union(given_up)
+    failed, retried = told["failed"] - done, told["retry"] - done
     if queue.options.keeps_dead_letters:
         errors = {offset: item.error or RETRIES_EXHAUSTED for offset, item in given_up.items()}
         state = put_queue(state, lane.queue, bury(queue, lane, group, errors))

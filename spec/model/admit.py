@@ -193,7 +193,8 @@ def _check_choice(candidates: Collection[Claimable], choice: Mapping[Lane, int],
     more = operation.partitions_max - len(choice)
     left = [candidate for candidate in candidates if choice.get(candidate.lane, 0) < len(candidate.offsets)]
     begun = [candidate.lane for candidate in left if candidate.lane in choice]
-    if len(begun) > 1 or (room and (begun or (left and more))):
+    reachable = left if more else begun
+    if len(begun) > 1 or (room and reachable):
         raise Violation("G-POP-3", f"{operation} took {choice} and left {left}")
     for passed in left:
         _check_turn(passed, (candidate for candidate in candidates if candidate.lane in choice))

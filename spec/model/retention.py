@@ -70,23 +70,22 @@ def evict_overdue(state: State, operation: EvictOverdue, now: float) -> tuple[St
     queue = state.queue(name)
     if queue is None:
         return state, Evicted(0)
-    late = any(is_overdue(queue.options, message, now) for p in queue.partitions.values() for message in p.kept)
-    if late and not queue.groups:  # the queue was never popped: then queue mode gives up
+    late = {partition: _overdue(queue.options, each, now) for partition, each in queue.partitions.items()}
+    if any(late.values()) and not queue.groups:  # the queue was never popped: then queue mode gives up
         state = subscribe(state, Pop(name), now)
-    for partition_name, partition in state.queues[name].partitions.items():
-        for group, cursor in partition.cursors.items():
+    for lane, group, cursor in state.cursors():
+        if lane.queue == name:
             lease = cursor.live_lease(now)
-            given_up = [
-                message.offset
-                for message in partition.kept
-                if is_overdue(queue.options, message, now)
-                and not cursor.is_done(message.offset)
-                and (lease is None or message.offset > lease.upto)
-            ]
+            leased = range(lease.upto + 1 if lease else 0)
+            given_up = [each for each in late[lane.partition] if each not in leased and not cursor.is_done(each)]
             if given_up:
-                state = _give_up(state, Lane(name, partition_name), group, given_up, now)
+                state = _give_up(state, lane, group, given_up, now)
                 count += len(given_up)
     return state, Evicted(count)
+
+
+def _overdue(options: Options, partition: Partition, now: float) -> list[int]:
+    return [message.offset for message in partition.kept if is_overdue(options, message, now)]
 
 
 def _give_up(state: State, lane: Lane, group: str, offsets: list[int], now: float) -> State:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from hashlib import md5
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,46 +212,30 @@ def dlq_id(queue: str) -> str:
     return str(UUID(bytes=md5(f"{queue}-dlq".encode(), usedforsecurity=False).digest(), version=3))
 
 
-def step(state: State, operation: Operation, now: float) -> tuple[State, Outcome]:  # noqa: C901, PLR0911, PLR0912
+def step(state: State, operation: Operation, now: float) -> tuple[State, Outcome]:
     """Carry out one operation at one moment."""
-    match operation:
-        case CreateQueue():
-            new = Queue(operation.size, operation.visibility_timeout, operation.max_deliveries)
-            return state.put(operation.queue, new), Done("ok")
-        case Sweep():
-            for id_ in sorted(state.queues):
-                state = route(state, id_, now)
-            return state, Done("ok")
-        case Requeue():
-            return requeue(state, operation, now)
-        case _ if operation.queue not in state.queues:
-            return state, UNKNOWN
-        case DeleteQueue():
-            return delete(state, operation)
-        case Describe():
-            queue = state.queues[operation.queue]
-            return state, Described(len(queue.messages), queue.dlq)
-        case Enqueue():
-            return enqueue(state, operation, now)
-        case Poll():
-            return poll(route(state, operation.queue, now), operation, now)
-        case Peek():
-            return state, peek(state, operation)
-        case Ack():
-            return ack(state, operation)
-        case Extend():
-            return extend(state, operation, now)
-        case RequeueAll():
-            return requeue_all(state, operation, now)
-        case _:
-            assert_never(operation)
+    if not isinstance(operation, CreateQueue | Requeue | Sweep) and operation.queue not in state.queues:
+        return state, UNKNOWN
+    return _STEPS[type(operation)](state, operation, now)
 
 
-def delete(state: State, operation: DeleteQueue) -> tuple[State, Outcome]:
+def create(state: State, operation: CreateQueue, _now: float) -> tuple[State, Outcome]:
+    """Every queue that is created is a new one."""
+    new = Queue(operation.size, operation.visibility_timeout, operation.max_deliveries)
+    return state.put(operation.queue, new), Done("ok")
+
+
+def delete(state: State, operation: DeleteQueue, _now: float) -> tuple[State, Outcome]:
     """The dead-letter queue stays, and has to be deleted after its parent."""
     if any(queue.dlq == operation.queue for queue in state.queues.values()):
         return state, Done("conflict")
     return State({id_: queue for id_, queue in state.queues.items() if id_ != operation.queue}), Done("ok")
+
+
+def describe(state: State, operation: Describe, _now: float) -> tuple[State, Outcome]:
+    """Nothing changes, and nothing is routed before."""
+    queue = state.queues[operation.queue]
+    return state, Described(len(queue.messages), queue.dlq)
 
 
 def enqueue(state: State, operation: Enqueue, now: float) -> tuple[State, Outcome]:
@@ -268,6 +252,7 @@ def enqueue(state: State, operation: Enqueue, now: float) -> tuple[State, Outcom
 
 def poll(state: State, operation: Poll, now: float) -> tuple[State, Outcome]:
     """The oldest visible messages, hidden from now on (G-SMQ-1) with one delivery more (G-SMQ-2)."""
+    state = route(state, operation.queue, now)
     queue = state.queues[operation.queue]
     free = [m for m in queue.in_order() if m.visible_at <= now and not m.behind and not queue.exhausted(m, now)]
     until = now + queue.visibility_timeout
@@ -275,14 +260,14 @@ def poll(state: State, operation: Poll, now: float) -> tuple[State, Outcome]:
     return state.put(operation.queue, _with(queue, taken)), _seen(taken)
 
 
-def peek(state: State, operation: Peek) -> Outcome:
+def peek(state: State, operation: Peek, _now: float) -> tuple[State, Outcome]:
     """Nothing changes (G-SMQ-11)."""
     messages = state.queues[operation.queue].in_order()
     found = [message for message in messages if operation.after is None or message.order > operation.after]
-    return _seen(found[: operation.limit])
+    return state, _seen(found[: operation.limit])
 
 
-def ack(state: State, operation: Ack) -> tuple[State, Outcome]:
+def ack(state: State, operation: Ack, _now: float) -> tuple[State, Outcome]:
     """An ack is a delete, regardless of its sender (G-SMQ-8)."""
     outcomes = []
     for id_ in operation.ids:
@@ -322,6 +307,13 @@ def route(state: State, id_: str, now: float) -> State:
     queue = replace(_without(queue, [message.id for message in moved]), dlq=dead_id)
     dead = _with(dead, [replace(message, visible_at=now, taken=False, stuck=False) for message in moved])
     return state.put(id_, promote(queue)).put(dead_id, dead)
+
+
+def sweep(state: State, _operation: Sweep, now: float) -> tuple[State, Outcome]:
+    """Exhausted messages of all queues."""
+    for id_ in sorted(state.queues):
+        state = route(state, id_, now)
+    return state, Done("ok")
 
 
 def requeue(state: State, operation: Requeue, now: float) -> tuple[State, Outcome]:
@@ -406,3 +398,18 @@ def _without(queue: Queue, ids: Iterable[str]) -> Queue:
 
 def _seen(messages: Iterable[Message]) -> Seen:
     return Seen(tuple((m.id, m.data, m.deliveries, m.visible_at, m.created_at) for m in messages))
+
+
+_STEPS: Mapping[type, Callable[[State, Any, float], tuple[State, Outcome]]] = {
+    CreateQueue: create,
+    DeleteQueue: delete,
+    Describe: describe,
+    Enqueue: enqueue,
+    Poll: poll,
+    Peek: peek,
+    Ack: ack,
+    Extend: extend,
+    Requeue: requeue,
+    RequeueAll: requeue_all,
+    Sweep: sweep,
+}

@@ -49,11 +49,27 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.message_fields IS 'Internal: the fields of one message of a segment.';
 
+-- The headers of one message; null if it has none. They are a text that holds JSON, so that the end of the fields is found
+-- as above.
+CREATE OR REPLACE FUNCTION queen.message_headers(p_message bytea) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+    v_text text := convert_from(p_message, 'UTF8');
+BEGIN
+    IF starts_with(v_text, '{"payload":') THEN
+        RETURN NULL;
+    END IF;
+    RETURN ((left(v_text, strpos(v_text, '","payload":')) || '}')::json ->> 'headers')::jsonb;
+END $$;
+COMMENT ON FUNCTION queen.message_headers IS 'Internal: the headers of one message of a segment.';
+
 -- Some messages of one segment, by their offsets, newest first. What is needed of the segment is fetched once: its
 -- columns may be stored out of line, and each message would fetch them again.
 CREATE OR REPLACE FUNCTION queen.segment_messages(p_part bigint, p_segment bigint, p_off bigint[])
 RETURNS TABLE (
-    off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload json, key_id text
+    off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload json,
+    key_id text, headers jsonb
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -82,12 +98,16 @@ BEGIN
     ) AS b;
     RETURN QUERY
     SELECT u.off, v_segment.created_at, coalesce(f.transaction_id, queen.message_uuid(p_part, u.off)::text), f.trace_id,
-        f.producer_sub, f.payload, f.key_id
+        f.producer_sub, f.payload, f.key_id, queen.message_headers(b.message)
     FROM unnest(p_off) AS u (off)
-    CROSS JOIN LATERAL (SELECT queen.message_end(v_segment.ends, (u.off - v_segment.first_off - 1)::int) AS ends) AS b
-    CROSS JOIN LATERAL queen.message_fields(substr(
-        v_segment.data, b.ends - v_segment.begins + 2,
-        queen.message_end(v_segment.ends, (u.off - v_segment.first_off)::int) - b.ends - 1)) AS f
+    CROSS JOIN LATERAL (SELECT queen.message_end(v_segment.ends, (u.off - v_segment.first_off - 1)::int) AS ends) AS e
+    CROSS JOIN LATERAL (
+        SELECT substr(
+            v_segment.data, e.ends - v_segment.begins + 2,
+            queen.message_end(v_segment.ends, (u.off - v_segment.first_off)::int) - e.ends - 1) AS message
+        OFFSET 0
+    ) AS b
+    CROSS JOIN LATERAL queen.message_fields(b.message) AS f
     WHERE u.off >= v_segment.first_off
     ORDER BY u.off DESC;
 END $$;

@@ -74,6 +74,106 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 'queen.low_water_' || (p_grp % 1000)::text;
 COMMENT ON FUNCTION queen.name_of_mark IS 'Internal: the name of the setting that holds the low-water mark of a group.';
 
+-- Cursors that another transaction has locked for a second are passed over: a pop of SQL may hold them for long, and the
+-- mark would stay below all that dies meanwhile. The mark has their partitions from its eleventh number on. Of
+-- p_stored, a mark; oldest: where it would rise to, because the first cursor that is ready became so then.
+CREATE OR REPLACE FUNCTION queen.pass_held(
+    p_grp bigint, p_closed float8, p_now timestamptz, INOUT stored float8[], INOUT oldest timestamptz
+)
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_now CONSTANT float8 := date_part('epoch', p_now);
+    v_cursor record;
+    v_first bool := true;
+BEGIN
+    FOR v_cursor IN
+        SELECT c.part_id, c.ready_at FROM queen.partition_consumers AS c
+        WHERE c.grp_id = p_grp AND c.ready_at >= oldest AND c.ready_at < to_timestamp(p_closed) AND c.ready_at < 'infinity'
+        ORDER BY c.ready_at, c.part_id + 0 LIMIT 101
+    LOOP
+        IF v_cursor.ready_at > p_now - interval '1 s' OR cardinality(stored) >= 110
+            OR NOT queen.is_cursor_locked(v_cursor.part_id, p_grp) THEN
+            oldest := v_cursor.ready_at;
+            stored[9] := 0;
+            RETURN;
+        ELSIF v_first AND stored[9] <> v_cursor.part_id THEN
+            stored[9] := v_cursor.part_id;
+            stored[10] := v_now;
+        END IF;
+        IF v_first AND v_now < stored[10] + 1 THEN
+            RETURN;
+        END IF;
+        v_first := false;
+        stored := stored || v_cursor.part_id::float8;
+    END LOOP;
+    oldest := NULL;
+END $$;
+COMMENT ON FUNCTION queen.pass_held IS 'Internal: passes a low-water mark over cursors that are locked for long.';
+
+-- The partitions whose cursors are passed over, and are ready below the mark still; the mark forgets the others.
+CREATE OR REPLACE FUNCTION queen.passed_over(p_grp bigint) RETURNS bigint[]
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_name CONSTANT text := queen.name_of_mark(p_grp);
+    v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
+    v_kept bigint[];
+BEGIN
+    IF coalesce(v_stored[4] <> p_grp OR cardinality(v_stored) <= 10, true) THEN
+        RETURN '{}';
+    END IF;
+    SELECT array_agg(u.part::bigint) INTO v_kept
+    FROM unnest(v_stored[11:]) AS u (part)
+    CROSS JOIN LATERAL (
+        SELECT c.ready_at FROM queen.partition_consumers AS c
+        WHERE c.part_id = u.part::bigint AND c.grp_id = p_grp ORDER BY c.ver DESC LIMIT 1
+    ) AS c
+    WHERE c.ready_at < to_timestamp(v_stored[1]);
+    IF cardinality(v_kept) IS DISTINCT FROM cardinality(v_stored) - 10 THEN
+        v_stored := v_stored[:10] || v_kept::float8[];
+        PERFORM set_config(v_name, array_to_string(v_stored, ' '), false);
+    END IF;
+    RETURN coalesce(v_kept, '{}');
+END $$;
+COMMENT ON FUNCTION queen.passed_over IS 'Internal: partitions that the low-water mark of a group has passed over.';
+
+-- Makes cursors that were passed over and are free, because the transaction that had locked them was rolled back, ready
+-- from now on. p_now is of queen.write_clock.
+CREATE OR REPLACE FUNCTION queen.take_back_passed(p_grp bigint, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+    v_part bigint;
+    v_free bigint[];
+BEGIN
+    FOREACH v_part IN ARRAY queen.passed_over(p_grp) LOOP
+        IF NOT queen.is_cursor_locked(v_part, p_grp) THEN
+            v_free := v_free || v_part;
+        END IF;
+    END LOOP;
+    IF v_free IS NOT NULL THEN
+        -- They are locked now. What a transaction has changed meanwhile is ready later than the mark.
+        FOREACH v_part IN ARRAY queen.passed_over(p_grp) LOOP
+            UPDATE queen.partition_consumers AS c SET ready_at = p_now, ver = c.ver + 1
+            WHERE v_part = ANY(v_free) AND c.part_id = v_part AND c.grp_id = p_grp AND c.ver = (
+                SELECT l.ver FROM queen.partition_consumers AS l
+                WHERE l.part_id = v_part AND l.grp_id = p_grp ORDER BY l.ver DESC LIMIT 1);
+        END LOOP;
+        PERFORM queen.passed_over(p_grp);
+    END IF;
+END $$;
+COMMENT ON FUNCTION queen.take_back_passed IS 'Internal: makes free cursors that a low-water mark has passed over ready.';
+
 -- The low-water mark of a group; none while it has not all its cursors, which are ready since it began, in whichever
 -- page they are made, nor while the group is hidden: it may come back under its number. It rises at most once per tick,
 -- and less often, up to 64 ms, while there is little to pass over. A sweep finds cursors that are below the mark in
@@ -90,7 +190,8 @@ DECLARE
     v_name CONSTANT text := queen.name_of_mark(p_grp);
     -- In seconds since 1970: the mark, when it was looked for, and when the next step of the sweep is due. The group.
     -- Of the sweep: where it stands, and how long the next step is. After how long the mark is looked for again. And
-    -- when the server was started, in milliseconds, as fractions may be rounded.
+    -- when the server was started, in milliseconds, as fractions may be rounded. Then those of queen.pass_held: the first
+    -- partition that was found locked, since when, and what was passed over.
     v_stored float8[] := string_to_array(nullif(current_setting(v_name, true), ''), ' ')::float8[];
     v_now CONSTANT float8 := date_part('epoch', p_now);
     v_server CONSTANT float8 := floor(date_part('epoch', pg_postmaster_start_time()) * 1000);
@@ -102,8 +203,8 @@ DECLARE
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         RETURN '-infinity';
-    ELSIF coalesce(v_stored[4] <> p_grp OR v_stored[8] <> v_server OR v_now < v_stored[2], true) THEN
-        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1, 0.004, v_server];
+    ELSIF coalesce(v_stored[4] <> p_grp OR v_stored[8] <> v_server OR v_now < v_stored[2] OR v_stored[10] < 0, true) THEN
+        v_stored := ARRAY[0, v_now, v_now + 1, p_grp, 0, 1, 0.004, v_server, 0, 0];
     ELSIF v_now < v_stored[2] + v_stored[7] THEN
         RETURN to_timestamp(v_stored[1]);
     END IF;
@@ -119,6 +220,11 @@ BEGIN
     WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[1]) AND c.ready_at < to_timestamp(v_closed)
         AND c.ready_at < 'infinity'
     ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
+    IF v_oldest < p_now - interval '1 s' THEN
+        SELECT h.stored, h.oldest INTO v_stored, v_oldest FROM queen.pass_held(p_grp, v_closed, p_now, v_stored, v_oldest) AS h;
+    ELSE
+        v_stored[9] := 0;
+    END IF;
     -- A little less: it is stored as a fraction, of which extra_float_digits may leave 15 digits.
     v_stored[1] := greatest(v_stored[1], coalesce(date_part('epoch', v_oldest), v_closed) - 0.00001);
     v_stored[2] := v_now;
@@ -133,6 +239,7 @@ BEGIN
         SELECT c.ready_at INTO v_oldest FROM queen.partition_consumers AS c
         WHERE c.grp_id = p_grp AND c.ready_at >= to_timestamp(v_stored[5] - v_stored[6])
             AND c.ready_at < to_timestamp(v_stored[5]) AND c.ready_at < 'infinity'
+            AND (cardinality(v_stored) = 10 OR c.part_id <> ALL(v_stored[11:]::bigint[]))
         ORDER BY c.ready_at, c.part_id + 0 LIMIT 1;
         v_took := extract(epoch FROM clock_timestamp() - v_began);
         v_stored[1] := least(v_stored[1], date_part('epoch', v_oldest) - 0.00001);

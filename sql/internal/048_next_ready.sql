@@ -14,6 +14,7 @@ DECLARE
     v_low timestamptz;
     v_ready_at timestamptz;
     v_prefetched timestamptz;
+    v_held timestamptz;
 BEGIN
     IF p_part IS NOT NULL THEN
         RETURN (
@@ -33,9 +34,13 @@ BEGIN
     IF FOUND THEN
         RETURN v_ready_at;
     END IF;
+    IF split_part(current_setting(queen.name_of_mark(p_grp), true), ' ', 11) <> '' THEN
+        -- A transaction holds a cursor for long, and says nothing when it ends.
+        v_held := p_now + interval '0.1 s';
+    END IF;
     SELECT c.prefetched_until INTO v_prefetched FROM queen.partition_consumers AS c
     WHERE c.grp_id = p_grp AND c.prefetched_until > p_now ORDER BY c.prefetched_until LIMIT 1;
-    RETURN least(v_prefetched, queen.next_wait(p_grp, p_now));
+    RETURN least(v_prefetched, v_held, queen.next_wait(p_grp, p_now));
 END $$;
 COMMENT ON FUNCTION queen.next_ready IS
     'Internal: the time at which the next cursor of a group becomes ready without a push.';

@@ -36,13 +36,13 @@ AS $$
 BEGIN
     INSERT INTO queen.dead_letter_queue AS d (
         queue_id, part_id, off, grp_id, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
-        retry_count, created_at, failed_at, key_id
+        retry_count, created_at, failed_at, key_id, headers
     )
     SELECT
         p_queue_id, p_part, u.off, p_grp, p_group,
         coalesce(m.transaction_id, queen.message_uuid(p_part, u.off)::text), m.trace_id, m.producer_sub,
         coalesce(m.payload, 'null'), coalesce(nullif(u.error, ''), 'Retries exhausted'), u.tries,
-        coalesce(m.created_at, p_now), p_now, m.key_id
+        coalesce(m.created_at, p_now), p_now, m.key_id, m.headers
     FROM unnest(p_off, p_error, p_tries) AS u (off, error, tries)
     LEFT JOIN queen.segment_messages(p_part, p_segment, p_off) AS m ON m.off = u.off
     ORDER BY u.off
@@ -54,10 +54,11 @@ COMMENT ON FUNCTION queen.bury_of_segment IS 'Internal: writes dead letters of o
 
 -- The meaning of an ack, one cursor at a time: docs/semantics.md, section Ack. The caller holds the cursor.
 -- One element per offset or run of offsets: c completed, f failed, r retry, d dead letter; runs are only c, under a lease.
--- p_final is what transactions want: f is the same as d, and what is done already is refused.
+-- p_final is what transactions want: f is the same as d, and what is done already is refused. p_park: a cursor with nothing
+-- left is parked, which locks its partition until the commit.
 CREATE OR REPLACE FUNCTION queen.ack_cursor(
     p_part bigint, p_grp bigint, p_ver bigint, p_now timestamptz, p_final bool,
-    p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[]
+    p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[], p_park bool
 ) RETURNS TABLE (
     ord int, problem text, done_upto bigint, also_done bigint[], within bigint, exists_upto bigint, released bool,
     dead bool, ready bool
@@ -187,7 +188,7 @@ BEGIN
         ver = c.ver + 1
     WHERE c.part_id = p_part AND c.grp_id = p_grp AND c.ver = p_ver
     RETURNING c.ready_at INTO v_cursor.ready_at;
-    IF v_end AND isempty(v_again) THEN
+    IF p_park AND v_end AND isempty(v_again) THEN
         v_parked := queen.park(ARRAY[p_part], ARRAY[p_grp], ARRAY[p_ver + 1]) IS NOT NULL;
     END IF;
     RETURN QUERY
@@ -232,7 +233,8 @@ BEGIN
             GROUP BY e.part_id, e.grp_id, c.ver
         ) AS k
         CROSS JOIN LATERAL queen.ack_cursor(
-            k.part_id, k.grp_id, k.ver, p_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error) AS r
+            k.part_id, k.grp_id, k.ver, p_now, p_final, k.ord, k.lease, k.kind, k.first, k.last, k.error,
+            true) AS r
     )
     SELECT e.ord, CASE WHEN a.ord IS NULL THEN 'Message not found' ELSE a.problem END,
         e.first, a.done_upto, a.also_done, a.within, a.exists_upto, coalesce(a.released, false),

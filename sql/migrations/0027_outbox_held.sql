@@ -19,6 +19,7 @@ CREATE TABLE queen.outbox_held (
     partition text COLLATE "C",
     seq bigint GENERATED ALWAYS AS IDENTITY,
     transaction_id text,
+    traceparent text,
     payload text NOT NULL,
     pushed_at timestamptz NOT NULL,
     PRIMARY KEY (queue_id, partition, seq)
@@ -37,6 +38,11 @@ DROP FUNCTION IF EXISTS queen.configure_queue_v1(
     text, text, text, int, int, int, int, int, int, bool, bool, bool, int, int, int, int, int, bool, int
 );
 DROP FUNCTION IF EXISTS queen.get_configuration_v1(text);
+
+-- The W3C trace context of a push, from the setting queen.traceparent; one in another form is ignored.
+ALTER TABLE queen.outbox ADD COLUMN traceparent text DEFAULT substring(
+    current_setting('queen.traceparent', true) FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+);
 
 -- A queue can be closed to pushes with SQL.
 ALTER TABLE queen.queues ADD COLUMN sql_push bool NOT NULL DEFAULT true;

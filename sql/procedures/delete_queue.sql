@@ -15,11 +15,20 @@ DECLARE
     v_queue bigint;
     v_partitions int;
     v_parts bigint[];
+    v_timers int;
 BEGIN
     SELECT q.id INTO v_queue FROM queen.queues AS q WHERE q.name = p_queue FOR UPDATE;
     existed := FOUND;
     more := false;
     IF NOT existed THEN
+        RETURN;
+    END IF;
+    -- Before partitions are locked, as a move of timers locks those first.
+    DELETE FROM queen.timers AS t WHERE t.ctid = ANY(ARRAY(
+        SELECT l.ctid FROM queen.timers AS l WHERE l.queue_id = v_queue LIMIT p_step));
+    GET DIAGNOSTICS v_timers = ROW_COUNT;
+    IF v_timers = p_step THEN
+        more := true;
         RETURN;
     END IF;
     v_partitions := greatest(1, p_step / (
@@ -81,6 +90,8 @@ AS $$
 DECLARE
     v_parts bigint[];
 BEGIN
+    DELETE FROM queen.timers AS t WHERE t.queue_id = old.id;
+    DELETE FROM queen.schedules AS s WHERE s.queue_id = old.id;
     PERFORM queen.lock_groups(old.id);
     SELECT array_agg(p.id ORDER BY p.id) INTO v_parts FROM queen.partitions AS p WHERE p.queue_id = old.id;
     PERFORM queen.remove_partitions(v_parts);

@@ -12,7 +12,8 @@ SELECT
     f.trace_id,
     f.producer_sub,
     s.created_at,
-    f.key_id
+    f.key_id,
+    queen.message_headers(m.message) AS headers
 FROM queen.segments AS s
 JOIN queen.partitions AS p ON p.id = s.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id

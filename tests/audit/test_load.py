@@ -53,6 +53,9 @@ def load(server: Server, dsn: str, folder: Path, seconds: int) -> Path:
     assert done.returncode == 0, done.stderr
     [journal] = folder.glob("*/queen/flow-1000-1")
     assert open_journal(journal, folder).torn == ()
+    # The folder of all sessions has the results beside them.
+    assert open_journal(folder, folder) == open_journal(journal, folder)
+    assert f"Audit it: queen audit --dsn … --journal {journal.parents[1]}" in done.stdout
     return journal
 
 

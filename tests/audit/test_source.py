@@ -2,22 +2,29 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from datetime import UTC, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import asyncpg
 import httpx
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import MapType, StringType, StructType
 
+from pyspark_queen import columns, write
+from pyspark_queen.columns import Some
 from pyspark_queen.errors import OptionError
-from pyspark_queen.options import BATCH, read_options
+from pyspark_queen.options import BATCH, read_options, write_options
 from pyspark_queen.stream import limited
 from spark_validation.session import first_line
 from tests.support.guides import code, request_of
@@ -280,6 +287,19 @@ def test_what_else_is_wrong_is_named(spark, place):
     assert said(table(spark, empty, "offset bigint")).startswith("there is no log in this database")
 
 
+def test_headers_are_a_map():
+    stored = [b'{"headers":"{\\"type\\":\\"tea\\"}","payload":1}', b'{"payload":2}']
+    data = b"[" + b",".join(stored) + b"]"
+    ends = b"".join((len(stored[0]) + 1 + n * (len(stored[1]) + 1)).to_bytes(4, "big") for n in range(2))
+    one, two = np.array([0]), np.array([2])
+    some = Some([], one, one, two, one, [None], [ends], [data], None)
+    schema = StructType().add("headers", MapType(StringType(), StringType())).add("payload", "string")
+    assert columns.wanted(schema).batch(some).to_pylist() == [
+        {"headers": [("type", "tea")], "payload": "1"},
+        {"headers": None, "payload": "2"},
+    ]
+
+
 # ---------------------------------------------------------------- streams
 
 
@@ -516,3 +536,37 @@ def test_the_tutorial_works(spark, place, tmp_path):
     names["replay_yesterday"]()
     again = {"berlin": [{"item": "tea", "price": 4.5}], "paris": [{"item": "cake", "price": 6}]}
     assert written(place, "sales-again") == again
+
+
+class _Busy(BaseHTTPRequestHandler):
+    """Answers the first push as a server that is busy, and loses the answer to the second."""
+
+    seen: ClassVar[list[tuple[str, bytes]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.seen.append((self.headers["Authorization"], body))
+        if len(self.seen) == 2:
+            self.close_connection = True
+            return
+        answer = b'[{"status": "buffered"}]' if len(self.seen) > 2 else b'{"error": "busy"}'
+        self.send_response(201 if len(self.seen) > 2 else 503)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_push_is_repeated_as_it_was_with_its_token():
+    rows = pa.RecordBatch.from_pylist([{"payload": "1", "queue": "q"}])
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Busy) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        options = write_options({"url": f"http://127.0.0.1:{server.server_port}", "token": "t"})
+        write.push(iter([rows]), options, "w")
+        server.shutdown()
+    assert [authorization for authorization, _ in _Busy.seen] == ["Bearer t"] * 3
+    assert len({body for _, body in _Busy.seen}) == 1
+    [item] = json.loads(_Busy.seen[0][1])["items"]
+    assert item["transactionId"].startswith("w:0:")

@@ -93,6 +93,30 @@ def test_outages_under_load_no_loss_no_duplicates_in_order(place: tuple[Path, Fr
     print(f"{timeline}; {traffic.journal.buffered} spooled")
 
 
+@checks("G-TIM-1", level=Level.FAULTS)
+def test_a_timer_is_refused_in_an_outage_and_never_spooled(place: tuple[Path, FragilePostgres]) -> None:
+    folder, postgres = place
+    timer = {"op": "schedule", "queue": "q", "payload": "MQ==", "delayMs": 0}
+    with spooling_server(postgres, folder, DB_PATIENCE_MS="2000") as server:
+        assert server.request("POST", "/api/v1/timers", {"operations": [{**timer, "timerKey": "a"}]})[0] == 200
+        postgres.kill()
+        for path, body in (
+            ("/api/v1/timers", {"operations": [{**timer, "timerKey": "b"}]}),
+            ("/api/v1/push", {"items": [{"queue": "q", "payload": 1, "delaySeconds": 1}]}),
+        ):
+            status, answer = server.request("POST", path, body)
+            assert (status, answer["code"]) == (503, "database_unavailable")
+        status, [item] = server.request("POST", "/api/v1/push", {"items": [{"queue": "q", "payload": 2}]})
+        assert item["status"] == "buffered"
+        postgres.start()
+        wait_until_drained(server)
+        messages: list[object] = []
+        while len(messages) < 2:
+            popped = server.request("GET", "/api/v1/pop/queue/q?batch=10&autoAck=true&wait=true&timeout=30000")[1]
+            messages += [message["data"] for message in popped["messages"]]
+        assert sorted(map(str, messages)) == ["1", "2"]
+
+
 @checks("G-WAIT-1", "G-SPOOL-6", level=Level.FAULTS)
 async def test_published_consumer_lives_through_an_outage_that_is_longer_than_it_repeats_an_ack(
     place: tuple[Path, FragilePostgres],

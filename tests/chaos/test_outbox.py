@@ -18,7 +18,7 @@ from tests.support.processes import PATIENCE_S, Server, open_folder, serving
 _PARTITIONS = 4
 _KILLS = 4
 #: PostgreSQL is down, or a connection was killed.
-_BROKEN = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+BROKEN = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 #: Orders between two kills.
 _PROGRESS = 60
 
@@ -36,12 +36,12 @@ class Shop:
         while not self.stopped.is_set():
             try:
                 connection = await asyncpg.connect(self._server.dsn)
-            except _BROKEN:
+            except BROKEN:
                 await asyncio.sleep(0.05)  # PostgreSQL is down
                 continue
             try:
                 await self._order(connection, partition, choice)
-            except _BROKEN:
+            except BROKEN:
                 pass  # perhaps in the middle of an answer
             finally:
                 connection.terminate()
@@ -89,7 +89,7 @@ async def _trade(server: Server, what: str, seed: int) -> None:
                 await asyncio.sleep(0.02)
             await FAULTS[what](server, choice)
         shop.stopped.set()
-    await eventually(lambda: _is_moved(server), "an empty outbox")
+    await eventually(lambda: is_moved(server), "an empty outbox")
     connection = await asyncpg.connect(server.dsn)
     log = await connection.fetch(
         "SELECT partition, payload::text::int AS number FROM queen.messages WHERE queue = 'shop'"
@@ -102,12 +102,15 @@ async def _trade(server: Server, what: str, seed: int) -> None:
     assert [tuple(row) for row in log] == [tuple(row) for row in orders]
 
 
-async def _is_moved(server: Server) -> bool:
+async def is_moved(server: Server) -> bool:
+    """Whether nothing waits in the outbox."""
     try:
         connection = await asyncpg.connect(server.dsn)
-        waits = await connection.fetchval("SELECT EXISTS (SELECT 1 FROM queen.outbox)")
+        waits = await connection.fetchval(
+            "SELECT EXISTS (SELECT 1 FROM queen.outbox) OR EXISTS (SELECT 1 FROM queen.outbox_held)"
+        )
         await connection.close()
-    except _BROKEN:
+    except BROKEN:
         return False
     return not waits
 
@@ -132,8 +135,59 @@ async def _push_without_leader(server: Server) -> None:
         )
         began = time.monotonic()
         await connection.execute("SELECT queen.push('shop', to_jsonb($1::int))", number)
-        await eventually(lambda: _is_moved(server), "an empty outbox")
+        await eventually(lambda: is_moved(server), "an empty outbox")
         seconds = time.monotonic() - began
         print(f"moved after {seconds:.3f} s")
         assert seconds < (5 if number == 0 else 2)
     await connection.close()
+
+
+@checks("G-OUT-1", "G-OUT-2", level=Level.FAULTS)
+def test_a_prepared_transaction_is_moved_when_it_is_committed() -> None:
+    """Also after a restart of PostgreSQL, and nothing waits for it."""
+    with open_folder() as folder, serving(folder / "data", "--workers", "1") as server:
+        assert server.request("POST", "/api/v1/configure", {"queue": "shop"})[0] == 200
+        asyncio.run(_prepare_transactions(server))
+
+
+async def _prepare_transactions(server: Server) -> None:
+    await _execute(server, "ALTER SYSTEM SET max_prepared_transactions = 2")
+    await _restart(server)
+    for name, number in (("commits", 1), ("rolls back", 2)):
+        await _execute(server, f"BEGIN; SELECT queen.push('shop', '{number}'); PREPARE TRANSACTION '{name}'")
+    await _execute(server, "SELECT queen.push('shop', '3')")
+    assert await _moved(server, 1) == [3]
+    await _restart(server)
+    await _execute(server, "SELECT queen.push('shop', '4')")
+    assert await _moved(server, 2) == [3, 4]
+    await _execute(server, "COMMIT PREPARED 'commits'")
+    await _execute(server, "ROLLBACK PREPARED 'rolls back'")
+    await _execute(server, "SELECT queen.push('shop', '5')")
+    assert sorted(await _moved(server, 4)) == [1, 3, 4, 5]
+
+
+async def _restart(server: Server) -> None:
+    killed = server.postmaster()
+    killed.kill()
+    killed.wait()
+    await eventually(lambda: is_moved(server), "PostgreSQL")
+
+
+async def _execute(server: Server, sql: str) -> None:
+    connection = await asyncpg.connect(server.dsn)
+    await connection.execute(sql)
+    await connection.close()
+
+
+async def _moved(server: Server, number: int) -> list[int]:
+    """The payloads in the log, when there are so many."""
+
+    async def look() -> list[int]:
+        connection = await asyncpg.connect(server.dsn)
+        rows = await connection.fetch(
+            "SELECT payload::text::int AS n FROM queen.messages WHERE queue = 'shop' ORDER BY off"
+        )
+        await connection.close()
+        return [row["n"] for row in rows] if len(rows) >= number else []
+
+    return await eventually(look, f"{number} messages")

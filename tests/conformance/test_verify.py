@@ -27,12 +27,13 @@ from tests.support.verifying import LIMIT_S, command, verify
 #: The module, whose name in its package is its function.
 RUNS = sys.modules[run.__module__]
 #: Promises that the suite can see only with more than a URL.
-ELSEWHERE = {"SEC", "SPOOL", "SMQ", "OUT", "PAUSE"}
+ELSEWHERE = {"SEC", "SPOOL", "SMQ", "OUT", "PAUSE", "SQL", "TIM"}
 #: What the interface of Queen's clients alone cannot show, what takes the interval of a service, or what only this
 #: server has: its own tests check it.
 BESIDE = {
     "G-COST-1",
     "G-DLQ-5",
+    "G-DUR-5",
     "G-POP-6",
     "G-RET-1",
     "G-RET-2",

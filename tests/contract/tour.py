@@ -1,6 +1,7 @@
 """A tour through all operations of a live server: every answer is held against the contract, and kept as an example."""
 
 import asyncio
+import base64
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,7 +82,7 @@ def _shortened(value: Any) -> Any:
 async def visit(http: httpx.AsyncClient) -> dict[str, Any]:
     """Calls every operation but the WebSocket; returns the examples by operation."""
     tour = Tour(http)
-    for part in (_deliver, _inspect, _stream, _look_at_status, _administer_groups, _bury, _system, _simple_mq):
+    for part in (_deliver, _inspect, _stream, _look_at_status, _administer_groups, _bury, _time, _system, _simple_mq):
         await part(tour)
     return tour.examples
 
@@ -193,6 +194,29 @@ async def _bury(tour: Tour) -> None:
     await call("purgeDeadLetters", 400)
     await call("deleteQueue", queue="letters")
     await call("deleteQueue", queue="letters")
+
+
+async def _time(tour: Tour) -> None:
+    call = tour.call
+    timer = {"queue": "reminders", "timerKey": "order-1"}
+    payload = base64.b64encode(b'{"order":1}').decode()
+    operations = [{"op": "schedule", **timer, "payload": payload, "delayMs": 60_000}, {"op": "fire", **timer}]
+    await call("changeTimers", body={"operations": operations})
+    await call("changeTimers", 400, body={"operations": [{"op": "schedule", **timer}]})
+    await call("changeTimers", body={"operations": operations[:1]})
+    await call("listTimers", queue="reminders", limit=10)
+    await call("listTimers", 400, queue="reminders", limit=0)
+    await call("getTimer", **timer)
+    await call("cancelTimer", **timer)
+    await call("cancelTimer", **timer)
+    await call("getTimer", **timer)
+    cron = {"queue": "reminders", "name": "daily", "cron": "30 7 * * MON-FRI", "timeZone": "Europe/Berlin"}
+    await call("setSchedule", body={**cron, "payload": {"task": "report"}})
+    await call("setSchedule", 400, body={**cron, "cron": "daily"})
+    await call("listSchedules", queue="reminders")
+    await call("deleteSchedule", queue="reminders", name="daily")
+    await call("deleteSchedule", 404, queue="reminders", name="daily")
+    await call("deleteQueue", queue="reminders")
 
 
 async def _stream(tour: Tour) -> None:

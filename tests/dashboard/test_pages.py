@@ -70,6 +70,30 @@ def test_a_queue_shows_partitions_and_options_which_can_be_changed(
     assert screen.fits()
 
 
+def test_timers_are_fired_and_cancelled_and_schedules_deleted(screen: Screen, producer: Producer, queue: str) -> None:
+    operations = [
+        {"op": "schedule", "queue": queue, "timerKey": key, "payload": "MQ==", "delayMs": 3_600_000}
+        for key in ("first/timer", "second")
+    ]
+    producer.call("POST", "/api/v1/timers", {"operations": operations})
+    producer.call(
+        "POST", "/api/v1/schedules", {"queue": queue, "name": "daily", "cron": "0 7 * * *", "payload": {"n": 1}}
+    )
+    screen.open("queues", queue, title=queue)
+    expect(screen.row("daily")).to_contain_text("0 7 * * * (UTC)")
+    screen.button("Fire first/timer").click()
+    screen.says("Timer fired")
+    expect(screen.row("first/timer")).to_have_count(0)
+    assert screen.fits()
+    screen.button("Cancel second").click()
+    screen.answer("Cancel timer")
+    screen.says("Timer cancelled")
+    screen.button("Delete daily").click()
+    screen.answer("Delete schedule")
+    screen.says("Schedule deleted")
+    expect(screen.page.get_by_role("heading", name="Timers")).to_be_hidden()
+
+
 def test_a_queue_and_a_group_are_paused_and_resumed(screen: Screen, producer: Producer, queue: str) -> None:
     group = f"billing {queue}"
     producer.push(queue, 1, 2)
@@ -249,6 +273,7 @@ def test_the_system_shows_workers_engine_and_postgresql(screen: Screen, producer
 def test_pops_are_switched_off_and_on(screen: Screen) -> None:
     screen.open("maintenance", title="Maintenance")
     expect(screen.page.get_by_text("PostgreSQL", exact=True)).to_be_visible()
+    expect(screen.page.get_by_text("messages pushed with SQL")).to_be_visible()
     try:
         screen.button("Switch on: Pause pops").click()
         screen.page.keyboard.press("Escape")

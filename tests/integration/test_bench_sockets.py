@@ -65,7 +65,7 @@ def test_queen_and_rabbitmq_take_turns(server: Server, tmp_path: Path) -> None:
         assert [each.cpu["postgres"] for each in runs if each.server == "rabbitmq" and each.cpu] == [0.0]
         assert "How many times the figures of rabbitmq queen has" in done.stdout
         wrong = bench("socket-latency", "--smoke", "--url", url, "--against", broker.replace("//", "//nobody:x@"))
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "No RabbitMQ at 127.0.0.1" in " ".join(wrong.stderr.split())
 
 
@@ -81,7 +81,7 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     for arguments, code, text in (
         (["socket-latency", "push-1", "--against", "amqp://127.0.0.1:9"], 2, "takes scenarios that speak AMQP too"),
         (["socket-latency", "--set", "BACKLOG=5"], 2, "no script of these scenarios reads BACKLOG. They read CREDIT"),
-        (["socket-take-ack", "--set", "CREDIT=none", "--seconds", "2"], 1, "CREDIT=none: expected is a whole number"),
+        (["socket-take-ack", "--set", "CREDIT=none", "--seconds", "2"], 2, "CREDIT=none: expected is a whole number"),
     ):
         refused = bench(*arguments, "--folder", str(tmp_path))
         assert refused.returncode == code

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -122,6 +123,17 @@ def test_names_may_hold_anything(queen: Client, queue: str) -> None:
 # ---------------------------------------------------------------- queues, groups, seek
 
 
+def test_headers_are_pushed_and_shown(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "1", "-H", "type=order", "--header", "note=a=b")
+    queen.text("push", queue, "--file", "-", "--items", given='{"payload": 2, "headers": {"n": "2"}}\n')
+    assert [each.get("headers") for each in queen.json("pop", queue, "-n", "2")] == [
+        {"type": "order", "note": "a=b"}, {"n": "2"},
+    ]  # fmt: skip
+    assert re.search(r" type=order note=a=b 1$", queen.text("tail", queue, "--no-follow"), re.MULTILINE)
+    for arguments, words in ((("1", "-H", "type"), "write name=value"), (("--file", "-", "-H", "a=b"), "use --items")):
+        assert words in queen.refusal(2, "push", queue, *arguments)
+
+
 def test_queues_are_listed_and_shown(queen: Client, queue: str) -> None:
     queen.text("push", queue, "1", "-p", "alice")
     assert re.search(rf"^{queue} .* 1 +1 +1 +0 *$", queen.text("queues"), re.MULTILINE)
@@ -158,6 +170,33 @@ def test_groups_are_listed_shown_and_deleted(queen: Client, queue: str) -> None:
     assert "there is no consumer group billing" in queen.refusal(1, "groups", "delete", "billing", "-q", queue, "-y")
     assert "there is no consumer group" in queen.refusal(1, "groups", "show", f"{queue}-group")
     assert "Queue not found" in queen.refusal(1, "groups", "list", f"{queue}-not")
+
+
+def test_timers_are_listed_fired_and_cancelled(queen: Client, queue: str) -> None:
+    name = f"{queue}/a b"
+    items = [{"queue": name, "payload": n, "delaySeconds": 3600, "transactionId": f"t{n}"} for n in (1, 2)]
+    assert httpx.post(f"{queen.environment['QUEEN_URL']}/api/v1/push", json={"items": items}).status_code == 201
+    first, second = sorted(queen.json("timers", "list", name), key=lambda each: str(each["txn"]))
+    assert re.search(rf"^{first['timerKey']} .* Default +t1 *$", queen.text("timers", "list", name), re.MULTILINE)
+    assert len(queen.json("timers", "list", name, "-n", "1")) == 1
+    assert queen.text("timers", "fire", name, first["timerKey"]) == f"fired {first['timerKey']}\n"
+    assert queen.text("timers", "cancel", name, second["timerKey"]) == f"cancelled {second['timerKey']}\n"
+    assert "There is no timer" in queen.refusal(1, "timers", "cancel", name, second["timerKey"])
+    assert [each["data"] for each in queen.json("pop", name, "--wait")] == [1]
+    assert queen.json("timers", "list", name) == []
+
+
+def test_schedules_are_created_listed_and_deleted(queen: Client, queue: str) -> None:
+    create = ("schedules", "create", queue, "daily/1")
+    options = ("--time-zone", "Europe/Berlin", "--payload", '{"n": 1}', "--catch-up", "0")
+    assert queen.text(*create, "0 7 * * *", *options).startswith("set daily/1; first at ")
+    (schedule,) = queen.json("schedules", "list", queue)
+    assert (schedule["name"], schedule["catchUp"], schedule["data"]) == ("daily/1", 0, {"n": 1})
+    listed = queen.text("schedules", "list")
+    assert re.search(rf"^{queue} +daily/1 +0 7 \* \* \* +Europe/Berlin ", listed, re.MULTILINE)
+    assert "five fields" in queen.refusal(1, *create, "daily")
+    assert queen.text("schedules", "delete", queue, "daily/1") == "deleted daily/1\n"
+    assert "Schedule not found" in queen.refusal(1, "schedules", "delete", queue, "daily/1")
 
 
 def test_seek_moves_the_cursors_of_a_group(queen: Client, queue: str) -> None:
@@ -353,6 +392,8 @@ def test_irreversible_commands_ask_on_a_terminal(
         (("dlq", "replay", "q"), "", "give ids, or --all"),
         (("dlq", "replay", "q", "a", "--group", "g"), "", "cannot be combined with ids"),
         (("seek", "q", "g"), "", "one of --to-beginning"),
+        (("timers", "cancel", "q", ""), "", "at least one character"),
+        (("schedules", "create", "q", "n", "* * * * *", "--payload", "{"), "", "--payload is not JSON"),
         (("seek", "q", "g", "--to", "99999999999d"), "", "is not a valid time"),
         (("queues", "--url", "localhost:6632"), "", "is not the URL of a server"),
         (("queues", "--url", "http://[::"), "", "is not a URL"),

@@ -1,6 +1,7 @@
 """Encryption at rest on live servers: nothing in clear, keys that change, texts that were tampered with."""
 
 import asyncio
+import base64
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ import asyncpg
 import pytest
 
 from spec.guarantees import Level, checks
+from tests.integration.test_timers import HOUR_MS, change, path, schedule
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.client_commands import Client
 from tests.support.processes import Server, clean_environment, open_folder, run, serving
@@ -66,6 +68,22 @@ async def dump(db: "asyncpg.Connection[Any]") -> str:
     ]
     messages = [str(tuple(row.values())) for row in await db.fetch("SELECT * FROM queen.messages")]
     return "\n".join(rows + messages)
+
+
+@checks("G-SEC-3", level=Level.LIVE)
+async def test_a_timer_rests_encrypted_and_is_delivered_in_clear(
+    secret: Api, db: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await secret.configure(queue, encryptionEnabled=True)
+    await change(secret, schedule(queue, "k", {"card": MARKER}, HOUR_MS, txn="t"))
+    stored = json.loads(await db.fetchval("SELECT message FROM queen.timers WHERE key = 'k'"))
+    assert stored["payload"].keys() == {"encrypted", "iv", "authTag"}
+    found = (await secret.http.get(path(queue, "k"))).json()
+    assert found["encrypted"] is True
+    assert json.loads(base64.b64decode(found["payload"])) == stored["payload"]
+    await change(secret, {"op": "fire", "queue": queue, "timerKey": "k"})
+    [message] = (await secret.pop(queue, wait=True, timeout=30_000)).messages
+    assert (message["data"], message["transactionId"]) == ({"card": MARKER}, "t")
 
 
 @checks("G-SEC-3", level=Level.LIVE)
@@ -317,6 +335,9 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             await api.push(queue, "old", "old too")
             await api.push(queue, "dead", ids=["dead"], partition="p")
             await api.ack((await api.pop(queue, "p")).messages, "dlq")
+            await change(api, schedule(queue, "timer", "timed", HOUR_MS, partition="t"))
+            cron = {"queue": queue, "name": "cron", "cron": "0 0 1 1 *", "payload": "yearly"}
+            assert (await api.http.post("/api/v1/schedules", json=cron)).status_code == 200
     both = {"QUEEN_ENCRYPTION_KEY": NEW, "QUEEN_ENCRYPTION_OLD_KEYS": OLD, "QUEEN_DATA_DIR": str(place)}
     with serving(place, "--workers", "1", env=clean_environment(**both)) as server:
         async with open_client(server.port) as http:
@@ -331,7 +352,10 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             half = run("encryption", "rotate", "--dsn", server.dsn, QUEEN_ENCRYPTION_KEY=NEW)
             assert half.returncode == 1
             *named, last = half.stderr.splitlines()
-            assert last == "error: 4 messages cannot be decrypted and were left unchanged"
+            waiting = [f"{queue}, timer timer", f"{queue}, schedule cron"]
+            assert [line.partition(":")[0] for line in named[:2]] == waiting
+            named = named[2:]
+            assert last == "error: 6 messages cannot be decrypted and were left unchanged"
             places = [
                 f"{queue}, partition {place}" for place in ("Default, offset 1", "Default, offset 2", "p, offset 0")
             ]
@@ -340,14 +364,18 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             assert all("add it to QUEEN_ENCRYPTION_OLD_KEYS" in line for line in named)
             # The embedded PostgreSQL is found as it runs.
             done = rotated(both)
-            assert "re-encrypted 3 messages, 1 dead letters" in done.stdout
-            assert "re-encrypted 0 messages, 0 dead letters" in rotated(both).stdout
+            assert "re-encrypted 3 messages, 1 dead letters, 2 timers and schedules" in done.stdout
+            assert "re-encrypted 0 messages, 0 dead letters, 0 timers and schedules" in rotated(both).stdout
             assert NEW not in done.stdout + done.stderr + half.stdout + half.stderr
     with serving(place, "--workers", "1", env=clean_environment(QUEEN_ENCRYPTION_KEY=NEW)) as server:
         async with open_client(server.port) as http:
             api = Api(http)
             expected = ["early", "old", "old too", "new"]
             assert (await api.pop(queue, "Default", consumerGroup="b", batch=9)).data == expected
+            await change(api, {"op": "fire", "queue": queue, "timerKey": "timer"})
+            assert (await api.pop(queue, "t", consumerGroup="b", wait=True, timeout=30_000)).data == ["timed"]
+            [listed] = (await api.http.get("/api/v1/schedules", params={"queue": queue})).json()["schedules"]
+            assert listed["data"] == "yearly"
             connection = await asyncpg.connect(server.dsn)
             try:
                 assert await connection.fetchval("SELECT count(DISTINCT key_id) FROM queen.messages") == 1

@@ -106,6 +106,26 @@ async def test_a_message_goes_to_the_default_partition_and_keeps_its_value(
     assert (message["partition"], message["data"]) == ("Default", {"item": "tea", "é": [1, None]})
 
 
+async def test_messages_carry_the_trace_context_of_their_transaction(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    context = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    for number, (setting, text) in enumerate(((context, None), ("no context", "id"), (context, "other id"))):
+        async with database.transaction():
+            await database.execute("SELECT set_config('queen.traceparent', $1, true)", setting)
+            await database.execute(
+                "SELECT queen.push($1, to_jsonb($2::int), transaction_id => $3)", queue, number, text
+            )
+    await push(database, queue, 3, partition="Default")
+    found = {}
+    while len(found) < 4:
+        messages = (await api.pop(queue, batch=10, wait=True, timeout=30_000)).messages
+        found |= {message["data"]: message.get("traceparent") for message in messages}
+        await api.ack(messages)
+    assert found == {0: context, 1: None, 2: context, 3: None}
+
+
 async def test_messages_of_a_deleted_queue_are_dropped(
     server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str
 ) -> None:

@@ -1,6 +1,9 @@
 """The guide to pushes with SQL, as a reader does who types what stands there."""
 
-import textwrap
+import asyncio
+import json
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -8,21 +11,54 @@ import asyncpg
 
 from tests.support.api import Api
 from tests.support.guides import code
+from tests.support.processes import Server
 
 PAGE = Path(__file__).parents[2] / "docs" / "outbox.md"
 
 
-async def test_the_guide_works(api: Api, database: "asyncpg.Connection[Any]") -> None:
+def _with_psycopg(dsn: str, program: Callable[[Any], None]) -> None:
+    connection = import_module("psycopg").connect(dsn)
+    program(connection)
+    connection.close()
+
+
+def _with_sqlalchemy(dsn: str, program: Callable[[Any], None]) -> None:
+    psycopg = import_module("psycopg")
+    engine = import_module("sqlalchemy").create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn))
+    program(engine)
+    engine.dispose()
+
+
+def _with_django(dsn: str) -> None:
+    """Before its code is read."""
+    conninfo = import_module("psycopg.conninfo").conninfo_to_dict(dsn)
+    options = {key: conninfo[key] for key in ("host", "port", "user", "password") if key in conninfo}
+    place = {key.upper(): value for key, value in options.items()}
+    database = {"ENGINE": "django.db.backends.postgresql", "NAME": conninfo["dbname"], **place}
+    import_module("django.conf").settings.configure(DATABASES={"default": database})
+    import_module("django").setup()
+
+
+def _run(dsn: str, names: dict[str, Any]) -> None:
+    _with_psycopg(dsn, names["order_milk"])
+    _with_sqlalchemy(dsn, names["order_rice"])
+    names["order_bread"]()
+    import_module("django.db").connections.close_all()
+
+
+async def test_the_guide_works(server: Server, api: Api, database: "asyncpg.Connection[Any]") -> None:
     await api.configure("orders")
-    scripts, [program] = code(PAGE, "sql"), code(PAGE, "python")
+    _with_django(server.dsn)
+    names: dict[str, Any] = {}
     try:
-        for script in scripts:
+        for script in code(PAGE, "sql"):
             await database.execute(script)
-        names: dict[str, Any] = {}
-        exec(f"async def program(connection):\n{textwrap.indent(program, '    ')}", names)
-        await names["program"](database)
+        for program in code(PAGE, "python"):
+            exec(program, names)
+        await names["order_cocoa"](database)
+        await asyncio.to_thread(_run, server.dsn, names)
         found: list[Any] = []
-        while len(found) < 6:
+        while len(found) < 13:
             messages = (await api.pop("orders", batch=10, partitions=10, wait=True, timeout=30_000)).messages
             found += [(message["partition"], message["data"]) for message in messages]
             await api.ack(messages)
@@ -30,10 +66,12 @@ async def test_the_guide_works(api: Api, database: "asyncpg.Connection[Any]") ->
         await database.execute("DROP TABLE shop_orders; DROP FUNCTION tell_of_order")
         await database.execute("DROP ROLE shop_producer")
         await api.http.delete("/api/v1/resources/queues/orders")
-    assert sorted(found, key=str) == sorted(
+    items = {4: "coffee", 5: "cocoa", 6: "milk", 7: "rice", 8: "bread"}
+    assert sorted(found, key=json.dumps) == sorted(
         [
             ("alice", {"id": 1, "item": "tea"}), ("alice", {"id": 2}), ("bob", {"id": 3}),
-            ("shop", {"id": 4, "item": "coffee"}), ("shop", {"id": 5, "item": "cocoa"}), ("Default", {"id": 5}),
+            *[("shop", {"id": number, "item": item}) for number, item in items.items()],
+            *[("Default", {"id": number}) for number in (5, 6, 7, 8, 9)],
         ],
-        key=str,
+        key=json.dumps,
     )  # fmt: skip

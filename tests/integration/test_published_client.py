@@ -161,3 +161,13 @@ async def test_client_flushes_one_buffer(play: Any) -> None:
 @checks("G-TXN-1", level=Level.LIVE)
 async def test_client_transaction_over_partitions(play: Any) -> None:
     assert await play("transact_partitions") == {"out": [["x", "x"], ["y", "y"]], "dead": [1]}
+
+
+@checks("G-TIM-1", level=Level.LIVE)
+async def test_client_sets_replaces_and_cancels_timers(play: Any) -> None:
+    assert await play("timers") == {
+        "first": [True, "scheduled", None], "peeked": [True, '{"n": 1}', True], "missed": False,
+        "again": ["rescheduled", True, "scheduled", "rescheduled"], "listed": [["order/2"], False],
+        "gone": ["cancelled", True, False, "absent", "t2"], "mixed": [[True, "scheduled"], [False, "absent"]],
+        "got": [["1", False], ["{'n': 2}", True]], "left": [], "refused": [400, "bad_request"],
+    }  # fmt: skip

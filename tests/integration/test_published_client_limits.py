@@ -14,7 +14,7 @@ SUPPORT = ROOT / "tests" / "support"
 LIMITS = SUPPORT / "client_limits.py"
 
 #: Families that this server has not: one answer for all of their methods (`test_families_…`).
-ABSENT = {"KV", "Locks", "Timers", "Ephemeral"}
+ABSENT = {"KV", "Locks", "Ephemeral"}
 #: Names that are the same method in another spelling, or need one of the absent families.
 ALIASES = {"flatMap", "keyBy", "windowTumbling", "windowSliding", "windowSession", "windowCron", "from_queue"}
 NEED_ABSENT = {"guard", "once", "timer"}
@@ -31,7 +31,6 @@ async def test_families_that_this_server_has_not_are_told_as_missing_routes(play
         "kv": [["KvError", 404, "http_error"]] * 3,
         "locks": [["LockError", 404, "http_error"]] * 2,
         "semaphore": ["LockError", 404, "http_error"],
-        "timers": [["TimerError", 404, "http_error"]] * 4,
         "ephemeral": [["EphemeralError", 404, "ephemeral_unsupported"]] * 4,
         "reads": [["HTTPStatusError", 404, "http_error"]] * 2,
         "raised by the client": [["NotImplementedError", None, None]] * 2,

@@ -175,6 +175,13 @@ async def test_from_push_to_pop_and_ack_through_two_workers(
     assert not any(span.failed for span in (push_span, pop_span, ack_span))
 
 
+async def test_a_timer_keeps_the_context_in_which_it_was_set(http: httpx.AsyncClient, queue: str) -> None:
+    sent, _ = new_context()
+    await push(http, [{"queue": queue, "payload": 1, "delaySeconds": 0.1, "transactionId": "chosen"}], sent)
+    [message] = await pop(http, queue, wait="true", timeout=30_000)
+    assert (message["data"], message["traceparent"], message["transactionId"]) == (1, sent, "chosen")
+
+
 async def test_a_push_without_a_context_is_one_itself(
     http: httpx.AsyncClient, collector: Collector, queue: str
 ) -> None:

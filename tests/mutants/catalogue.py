@@ -39,9 +39,13 @@ SPOOL_ON_A_DISK, SPOOL_CRASHES = "tests/property/test_spool.py", "tests/property
 COMPLETE, NEXT_READY = "sql/procedures/complete_messages.sql", "sql/internal/048_next_ready.sql"
 PREFETCH = "tests/integration/test_prefetch.py"
 ACCEPTED = "sql/internal/036_append_accepted.sql"
+LOW_WATER = "sql/internal/029_low_water.sql"
+OPEN_CURSORS, SQL_ACK = "sql/internal/051_open_cursors.sql", "sql/procedures/sql_consumer/ack.sql"
+SQL_CONSUMER, OPEN = "tests/integration/test_sql_consumer.py", "tests/integration/test_open_cursors.py"
 MOVE, OUTBOX = "sql/procedures/outbox/move_outbox.sql", "tests/integration/test_outbox.py"
-PAUSE = "tests/integration/test_pause.py"
+PAUSE, HEADERS = "tests/integration/test_pause.py", "tests/integration/test_headers.py"
 HELD, OUTBOX_HELD = "sql/procedures/outbox/move_held_outbox.sql", "tests/integration/test_outbox_held.py"
+MOVE_TIMERS, TIMERS = "sql/procedures/timers/move_timers.sql", "tests/integration/test_timers.py"
 SOCKETS, STREAMS = "tests/integration/test_socket.py", "tests/integration/test_streams.py"
 
 
@@ -812,6 +816,22 @@ MUTANTS: tuple[Mutant, ...] = (
         (REPLAY, "            return await self._hold_back(shard, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
     ),
+    _engine(
+        "G-DUR-5", "an encrypted message loses its headers",
+        ("queen/log/segment.py", '(b"headers", entry.headers), ', ""),
+        tests=HEADERS,
+    ),
+    _engine(
+        "G-DUR-5", "headers stand in the segment as they are, and end where one is called payload",
+        ("queen/log/segment.py", '("headers", _encode(headers).decode() if headers else None)', '("headers", headers or None)'),
+        ("queen/log/segment.py", "return _text.decode(self.headers).encode() if self.headers", "return bytes(self.headers) if self.headers"),
+        tests=HEADERS,
+    ),
+    _sql(
+        "G-DUR-5", "a dead letter forgets the headers",
+        ("sql/internal/050_ack.sql", "m.key_id, m.headers\n", "m.key_id, NULL\n"),
+        tests=HEADERS,
+    ),
     _sql(
         "G-PAUSE-1", "a pop of a paused group finds messages",
         ("sql/internal/045_claim.sql", "                    AND NOT (g.paused OR q.paused)\n", ""),
@@ -844,6 +864,41 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=OUTBOX,
     ),
     _sql(
+        "G-SQL-1", "an ack with SQL moves the cursor over nothing",
+        (SQL_ACK, "array_fill(p_kind, ARRAY[v_number])", "array_fill('r'::text, ARRAY[v_number])"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-2", "the time of a lease that SQL has given begins with the pop",
+        (OPEN_CURSORS, "v_cursor.lease IS NOT NULL AND v_open.seconds IS NOT NULL", "false"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-2", "an ack with SQL of what is done is accepted",
+        (SQL_ACK, "WHERE a.problem IS NOT NULL OR p_off[a.ord] <= a.done_upto OR", "WHERE a.problem IS NOT NULL OR"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-3", "an ack with SQL parks the cursor, which locks its partition",
+        (SQL_ACK, "array_fill(p_error, ARRAY[v_number]), false)", "array_fill(p_error, ARRAY[v_number]), true)"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-3", "a pop with SQL holds the cursors in which it finds nothing",
+        (OPEN_CURSORS, "    IF messages = 0 THEN\n        RAISE SQLSTATE 'QN005';", "    IF messages = 0 THEN\n        RETURN;"),
+        tests=SQL_CONSUMER,
+    ),
+    _sql(
+        "G-SQL-3", "low-water marks stay below a cursor that an open transaction holds",
+        (LOW_WATER, "IF v_oldest < p_now - interval '1 s' THEN", "IF false THEN"),
+        tests=OPEN,
+    ),
+    _sql(
+        "G-SQL-3", "a cursor that a low-water mark has passed over is forgotten",
+        (LOW_WATER, "        stored := stored || v_cursor.part_id::float8;\n", ""),
+        tests=OPEN,
+    ),
+    _sql(
         "G-OUT-2", "the messages of a move are in no order of transactions",
         (MOVE, "ORDER BY n.queue_id, n.partition, n.n)", "ORDER BY n.queue_id, n.partition, n.seq DESC)"),
         tests=OUTBOX,
@@ -862,6 +917,67 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-OUT-1", "messages that were held back are moved twice",
         (HELD, "AND h.moved_seq = p_moved_seq\n", "\n"),
         tests=OUTBOX_HELD,
+    ),
+    _sql(
+        "G-TIME-2", "timers of a clock ahead keep their times",
+        (REPAIR, "    WHERE t.asked_at > v_now;", "    WHERE false;"),
+        tests=STEPS,
+    ),
+    _sql(
+        "G-TIM-1", "timers are moved and stay",
+        (MOVE_TIMERS, "WHERE t.deliver_at = ANY(ARRAY[u.at]) AND t.seq = u.seq;", "WHERE t.deliver_at = ANY(ARRAY[u.at]) AND t.seq = -u.seq;"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "a second mover moves what the first has moved",
+        (MOVE_TIMERS, "IF v_locked < cardinality(p_seq) THEN", "IF false THEN"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "timers are due a second early",
+        (MOVE_TIMERS, "AND d.deliver_at <= v_now\n", "AND d.deliver_at <= v_now + interval '1 s'\n"),
+        tests=TIMERS,
+    ),
+    _sql(
+        "G-TIM-1", "a timer that is set again stays beside the new one",
+        ("sql/procedures/timers/change_timers.sql", "v_one.queue_id, v_one.key,\n", "v_one.queue_id, v_one.key || v_one.transaction_id,\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-1", "a push with an escaped name of its time is delivered at once",
+        ("queen/http/parsing.py", 'b"deliverAt", b"\\\\u")', 'b"deliverAt")'),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-1", "a cancel whose first answer was lost says that there is no timer",
+        ("queen/engine/handlers/timers.py", "    if lost and any(", "    if False and any("),
+        tests="tests/property/test_timers.py",
+    ),
+    _sql(
+        "G-TIM-3", "two workers fire a schedule",
+        ("sql/procedures/timers/schedules.sql", "AND s.next_at = p_seen RETURNING", "RETURNING"),
+        tests="tests/integration/test_schedules_cron.py",
+    ),
+    _engine(
+        "G-TIM-3", "all missed times are made up for",
+        ("queen/core/cron.py", "or missed > catch_up:", "or False:"),
+        tests="tests/property/test_cron.py",
+    ),
+    _sql(
+        "G-TIM-2", "the timers of a move are in no order of times",
+        (MOVE_TIMERS, "        ORDER BY t.deliver_at, t.seq\n", "        ORDER BY t.seq\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-2", "a partition that is locked holds back all timers",
+        ("queen/engine/timers.py", "            return await self._move_apart(messages)\n", "            raise\n"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-2", "a read begins after the last timer that was moved",
+        ("queen/engine/timers.py", "        whole = began >= self._whole_at\n", "        whole = self._since is None\n"),
+        ("queen/engine/timers.py", "messages[-1].deliver_at - _MARGIN", "messages[-1].deliver_at + _MARGIN * 10"),
+        tests="tests/property/test_timers.py",
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",

@@ -285,6 +285,34 @@ def test_what_was_pushed_by_a_clock_ahead_is_not_hidden(broker: Clocked, options
 
 
 @checks("G-TIME-2", level=Level.MODEL)
+def test_a_timer_with_a_delay_waits_no_longer_than_that(broker: Clocked) -> None:
+    def schedule(key: str, delay: float | None, at_s: float | None) -> None:
+        broker.query(
+            "SELECT queen.change_timers_v1(ARRAY['schedule'], ARRAY['q'], ARRAY[$1], ARRAY['p'], ARRAY['t'],"
+            " ARRAY[$2::float8], ARRAY[$3::timestamptz], ARRAY['{}'], (SELECT version FROM queen.push_options))",
+            key, delay, None if at_s is None else at(at_s),
+        )  # fmt: skip
+
+    def due_in(key: str) -> float:
+        sql = "SELECT extract(EPOCH FROM deliver_at - queen.clock())::float8 AS s FROM queen.timers WHERE key = $1"
+        return float(broker.query(sql, key)[0]["s"])
+
+    schedule("before", 100, None)
+    broker.passes(1, HOUR)
+    broker.look()
+    schedule("ahead", 100, None)
+    schedule("soon", 1, None)
+    schedule("at", None, broker.real + HOUR + 100)
+    broker.passes(4, -HOUR)
+    broker.look()
+    broker.repair()
+    broker.repair()
+    assert [due_in(key) for key in ("before", "ahead", "soon", "at")] == [
+        pytest.approx(95), pytest.approx(96), 0, pytest.approx(HOUR + 96)
+    ]  # fmt: skip
+
+
+@checks("G-TIME-2", level=Level.MODEL)
 def test_a_retry_waits_no_longer_than_its_delay(broker: Clocked) -> None:
     broker.perform(model.Configure("q", model.Options(retry_delay=5000)))
     broker.push("q", 1)

@@ -18,7 +18,7 @@ from queen.core.diagnosis import (
     judge_spool,
     worst,
 )
-from queen.core.statistics import OutboxState
+from queen.core.statistics import OutboxState, TimersState
 
 SOUND = DatabaseFacts(
     "18.1", 180001,
@@ -75,6 +75,7 @@ def test_a_sound_database_gives_nothing_to_do() -> None:
         ({"schema": SchemaFacts([], [], [Lag("q", "g", 5, 700.0)], 1.0)}, "lag", Grade.WARNING, "has a lag of 5"),
         ({"schema": SchemaFacts([], [], [], 900.0)}, "statistics", Grade.WARNING, "900 s old"),
         ({"schema": SchemaFacts([], [], [], 1.0, 1234)}, "dead letters", Grade.WARNING, "1,234"),
+        ({"schema": SchemaFacts([], [], [], 1.0, timers=TimersState(3, 700.0))}, "timers", Grade.WARNING, "3 timers"),
         ({"schema": SchemaFacts([], [], [], 1.0, outbox=OutboxState(3, 700.0))}, "outbox", Grade.WARNING, "3 messages"),
         ({"schema": SchemaFacts([], [], [], 1.0, outbox=OutboxState(3, 9.0, 2, 8.0), held_codes=["too_slow"])},
          "outbox", Grade.WARNING, "2 partitions are held back (too_slow)"),

@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -11,9 +11,9 @@ from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.offer import Offer
-from queen.engine.ports import Given, PartitionName, Subscription
+from queen.engine.ports import Database, Given, PartitionName, Subscription
 from queen.log.append import AppendBatch, Appended, lay_out
-from queen.log.requests import Claim, PartitionBatch, Pop, Popped, Push
+from queen.log.requests import QUEUE_MODE, Claim, PartitionBatch, Pop, Popped, Push
 from queen.log.segment import decode_entries, encode_plain, plain_length
 from spec.guarantees import Level, checks
 
@@ -22,13 +22,11 @@ PAYLOADS = [b"1", b"22", b"333"]
 
 
 class Groups(MetadataCache):
-    """Knows that a group exists, with all its cursors, unless told otherwise."""
+    """Has been told of a group what PostgreSQL answers: by default that it exists, with all its cursors."""
 
-    def __init__(self, **known: Subscription | None) -> None:
-        self._known = known
-
-    def known_group(self, _queue: str, _queue_id: int | None, group: str) -> Subscription | None:
-        return self._known.get(group, Subscription(1, 7, True, None))
+    def __init__(self, told: Subscription = Subscription(1, 7, True, None), group: str = QUEUE_MODE) -> None:  # noqa: B008
+        super().__init__(cast("Database", None), 10)
+        self._remember_group("q", group, told)
 
 
 def job(pop: Pop) -> Job:
@@ -78,11 +76,11 @@ async def test_a_served_long_poll_gets_the_pushed_bytes(messages: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "known", [None, Subscription(1, None, None, None), Subscription(1, 7, False, None), Subscription(1, 7, True, 5.0)]
+    "told", [Subscription(1, None, None, None), Subscription(1, 7, False, None), Subscription(1, 7, True, 5.0)]
 )
-async def test_nothing_is_offered_to_a_group_that_has_not_begun(known: Subscription | None) -> None:
-    offer = Offer([job(Pop("q", group="g"))], {"q": 1})
-    assert offer.columns(Groups(g=known)) is None
+async def test_nothing_is_offered_to_a_group_that_has_not_begun(told: Subscription) -> None:
+    for pop in (Pop("q", group="g"), Pop("q"), Pop("", namespace="n", group="g")):
+        assert Offer([job(pop)], {"q": 1}).columns(Groups(told, "g")) is None
 
 
 async def test_a_push_that_is_sent_again_serves_no_long_poll() -> None:

@@ -51,6 +51,21 @@ def test_plain_messages_are_written_as_entries_are(payloads: list[object]) -> No
     assert [plain_length(raw) for raw in raws] == [len(entry) + 1 for entry in entries]
 
 
+@given(st.dictionaries(st.text(min_size=1), st.text(), min_size=1, max_size=5), values, st.none() | texts)
+def test_headers_read_back_and_leave_the_payload_alone(
+    headers: dict[str, str], payload: object, chosen: str | None
+) -> None:
+    entry = encode_entry(json.dumps(payload).encode(), chosen, None, None, {"payload": "1", **headers})
+    [found] = decode_entries(b"[" + entry + b"]", encode_ends([len(entry) + 1]), 0)
+    assert isinstance(found, Entry)
+    assert json.loads(found.headers_json()) == {"payload": "1", **headers}
+    assert read(found) == (payload, chosen, None, None)
+    assert encode_raw(found) == entry
+    # As queen.message_fields finds the payload.
+    text = entry.decode()
+    assert json.loads(text[text.index('","payload":') + len('","payload":') : -1]) == payload
+
+
 def test_a_producer_alone_is_not_taken_for_a_bare_payload() -> None:
     entry = encode_entry(b"1", None, None, "somebody")
     [read_back] = decode_entries(b"[" + entry + b"]", encode_ends([len(entry) + 1]), 0)

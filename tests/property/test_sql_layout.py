@@ -9,7 +9,9 @@ _SQL = Path(__file__).parents[2] / "sql"
 _FUNCTION = re.compile(
     r"^CREATE OR REPLACE FUNCTION ([\w.]+)\(.*?^(?:AS \$\$|BEGIN ATOMIC)\n(.*?)^END", re.MULTILINE | re.DOTALL
 )
-_CALLED = re.compile(r"^CREATE OR REPLACE (FUNCTION [\w.]+_v\d\(|FUNCTION queen\.push\(|VIEW )", re.MULTILINE)
+_CALLED = re.compile(
+    r"^CREATE OR REPLACE (FUNCTION [\w.]+_v\d\(|FUNCTION queen\.(?:push|pop|ack|subscribe)\(|VIEW )", re.MULTILINE
+)
 _BODY_MAX = 80
 #: Functions of the hot path and their like whose bodies may be longer: ADR 51 gives the reasons.
 _LONGER = {

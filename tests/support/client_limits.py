@@ -36,7 +36,7 @@ async def told(call: Awaitable[Any]) -> list[Any]:
 
 
 async def families(url: str, queue: str) -> object:
-    """Key-value store, locks, timers, ephemeral queues, reads by offset."""
+    """Key-value store, locks, ephemeral queues, reads by offset."""
     async with Queen(url, retry_attempts=1) as client:
         return {
             "kv": [
@@ -46,12 +46,6 @@ async def families(url: str, queue: str) -> object:
             ],
             "locks": [await told(client.lock(queue, ttl_seconds=5).acquire()), await told(client.locks.get(queue))],
             "semaphore": await told(client.semaphore(queue, 3, ttl_seconds=5).acquire()),
-            "timers": [
-                await told(client.timers.schedule(queue, "t", {"a": 1}, delay_ms=1)),
-                await told(client.timers.cancel(queue, "t")),
-                await told(client.timers.peek(queue, "t")),
-                await told(client.timer(queue).key("t").payload(1).after_ms(1).schedule()),
-            ],
             "ephemeral": [
                 await told(client.ephemeral.push(queue, [{"payload": 1}])),
                 await told(client.ephemeral.pop(queue)),

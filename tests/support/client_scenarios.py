@@ -5,11 +5,14 @@ the outcome, as JSON.
 """
 
 import asyncio
+import base64
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
+import queen
 from queen import Queen
 
 Client = Any
@@ -381,12 +384,55 @@ async def transact_partitions(client: Client, queue: str) -> object:
     }
 
 
+async def timers(client: Client, queue: str) -> object:
+    """Every method of the timers: set, looked at, replaced, cancelled, fired."""
+    first = await client.timers.schedule(queue, "order/1", {"n": 1}, delay_ms=3_600_000, partition="p")
+    peeked = await client.timers.peek(queue, "order/1")
+    again = await client.timers.reschedule(queue, "order/1", {"n": 2}, delay=timedelta(milliseconds=50))
+    builder = client.timer(queue).key("order/2").payload("text").after(timedelta(hours=1)).partition("p").txn("t2")
+    built = await builder.schedule()
+    rebuilt = await client.timers.timer(queue).key("order/2").payload([1]).after_ms(3_600_000).reschedule()
+    listed = await client.timers.list(queue, limit=1, after="order/1")
+    cancelled = await builder.cancel()
+    absent = await client.timers.cancel(queue, "order/2", txn="t2")
+    mixed = await client.timers.batch(
+        [client.timers.op.schedule(queue, "a", 1, delay_ms=-1), client.timers.op.cancel(queue, "none", txn="x")]
+    )
+    got = []
+    while len(got) < 2:
+        got += await client.queue(queue).batch(10).timeout_millis(20_000).pop()
+    try:
+        await client.timers.schedule("q" * 256, "k", 1, delay_ms=1)
+        refused = None
+    except queen.TimerError as error:
+        refused = [error.status, error.code]
+    return {
+        "first": [bool(first), first["status"], first["messageId"]],
+        "peeked": [bool(peeked), base64.b64decode(peeked["payload"]).decode(), peeked["txn"] == first["txn"]],
+        "missed": bool(await client.timers.peek(queue, "none")),
+        "again": [again["status"], again["deliverAt"] < first["deliverAt"], built["status"], rebuilt["status"]],
+        "listed": [[row["timerKey"] for row in listed["rows"]], listed["truncated"]],
+        "gone": [
+            cancelled["status"],
+            cancelled["txn"] == rebuilt["txn"],
+            bool(absent),
+            absent["status"],
+            absent["txn"],
+        ],
+        "mixed": [[bool(result), result["status"]] for result in mixed],
+        "got": sorted([str(each["data"]), each["transactionId"] == again["txn"]] for each in got),
+        "left": await client.timers.list_all(queue),
+        "refused": refused,
+    }
+
+
 SCENARIOS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
     scenario.__name__: scenario
     for scenario in (
         push_and_pop, pop_of_a_partition_and_commit_on_delivery, pop_that_waits, consume_batches, consume_each,
         consume_until_dead, nack_until_dead, renew, transact, push_buffered, push_duplicates, delete, names,
         consume_through_an_outage, administer, dead_letters, options_of_pops, callbacks, buffers, transact_partitions,
+        timers,
     )
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from queen.cli.output import err, even_unread
 from queen.cli.progress import bar
 
 _BATCH = 1000
+_COMPLETED = "completed"
 
 
 class Delivered(Struct, rename="camel"):
@@ -84,17 +85,22 @@ def ack(
     server could not decrypt are never acked as completed: use --failed, --retry or --dlq for them.
     """
     with connected(url, token) as server:
-        chosen = [name for name, wanted in (("failed", failed), ("retry", retry), ("dlq", dlq)) if wanted]
-        if len(chosen) > 1:
-            raise UsageError(f"give only one of {', '.join(f'--{name}' for name in chosen)}")
-        if error is not None and not chosen:
-            raise UsageError("--error needs --failed, --retry or --dlq")
-        status = chosen[0] if chosen else "completed"
+        status = _status(error, failed=failed, retry=retry, dlq=dlq)
         messages = _named(partition_id, transaction_ids or []) if partition_id is not None else _read()
         if lease is not None or group is not None:
             messages = [_with(each, lease, group) for each in messages]
-        done = messages if chosen else _readable(messages)
+        done = _readable(messages) if status == _COMPLETED else messages
         _finish(_acknowledge(server, done, status, error), skipped=len(messages) - len(done), json=json)
+
+
+def _status(error: str | None, **wanted: bool) -> str:
+    """The one status that is wanted."""
+    chosen = [name for name, is_wanted in wanted.items() if is_wanted]
+    if len(chosen) > 1:
+        raise UsageError(f"give only one of {', '.join(f'--{name}' for name in chosen)}")
+    if error is not None and not chosen:
+        raise UsageError("--error needs --failed, --retry or --dlq")
+    return chosen[0] if chosen else _COMPLETED
 
 
 def _named(partition_id: str, transaction_ids: Sequence[str]) -> list[Delivered]:

@@ -69,15 +69,13 @@ def pop(
     --json prints an array of messages, which `queen ack` can read; [] if there are none.
     """  # fmt: skip
     with connected(url, token) as server:
-        if timeout is not None and not wait:
-            raise UsageError("--timeout needs --wait")
-        waits = (_WAIT_S if timeout is None else timeout) if wait else 0.0
+        waits = _wait_s(timeout, wait=wait)
         parameters: Parameters = {
             "consumerGroup": group,
             "batch": batch,
             "partitions": partitions,
             "wait": wait or None,
-            "timeout": round(waits * 1000) if wait else None,
+            "timeout": round(waits * 1000) or None,
             "autoAck": auto_ack or None,
             "leaseSeconds": lease,
             **_start(start),
@@ -91,6 +89,12 @@ def pop(
         _show([msgspec.json.decode(each, type=Message) for each in messages], leased=not auto_ack)
     else:
         err.print("no messages", style="dim")
+
+
+def _wait_s(timeout: float | None, *, wait: bool) -> float:
+    if timeout is not None and not wait:
+        raise UsageError("--timeout needs --wait")
+    return (_WAIT_S if timeout is None else timeout) if wait else 0.0
 
 
 def _start(start: str | None) -> Parameters:

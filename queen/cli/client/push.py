@@ -31,6 +31,7 @@ class Message(Struct, omit_defaults=True):
     partition: str | UnsetType = UNSET
     transactionId: str | UnsetType = UNSET  # noqa: N815 - the interface's names
     traceId: str | UnsetType = UNSET  # noqa: N815
+    headers: dict[str, str] | UnsetType = UNSET
 
 
 #: Number, message and length of a line.
@@ -44,6 +45,7 @@ class Line(Struct, forbid_unknown_fields=True):
     partition: str | UnsetType = UNSET
     transactionId: str | UnsetType = UNSET  # noqa: N815 - the interface's names
     traceId: str | UnsetType = UNSET  # noqa: N815
+    headers: dict[str, str] | UnsetType = UNSET
 
 
 class Result(Struct):
@@ -68,7 +70,7 @@ class Form(Struct, frozen=True):
             if self.items:
                 item = msgspec.json.decode(line, type=Line)
                 partition = item.partition if item.partition is not UNSET else self.partition
-                return Message(self.queue, item.payload, partition, item.transactionId, item.traceId)
+                return Message(self.queue, item.payload, partition, item.transactionId, item.traceId, item.headers)
             if self.text:
                 return Message(self.queue, Raw(msgspec.json.encode(line.decode())), self.partition)
             msgspec.json.decode(line)
@@ -101,6 +103,10 @@ def push(
             show_default=False,
         ),
     ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", help="A header, name=value; may be repeated.", show_default="none"),
+    ] = None,
     file: Annotated[
         str | None,
         typer.Option("--file", "-f", help="Push each line of a file; - is standard input.", show_default=False),
@@ -109,7 +115,8 @@ def push(
     items: Annotated[
         bool,
         typer.Option(
-            "--items", help="Lines are objects with payload, and optionally partition, transactionId and traceId."
+            "--items",
+            help="Lines are objects with payload, and optionally partition, transactionId, traceId and headers.",
         ),
     ] = False,
     batch: Annotated[int, typer.Option(help="Lines per request.", min=1, max=10_000)] = 1000,
@@ -128,9 +135,12 @@ def push(
         if file is None:
             if items:
                 raise UsageError("--items needs --file")
-            _push_one(server, _single(form, str(payload), transaction_id), json=json)
+            message = _single(form, str(payload), transaction_id)
+            _push_one(server, msgspec.structs.replace(message, headers=_headers(header or [])), json=json)
         elif transaction_id is not None:
             raise UsageError("--transaction-id is for a single message: with --file, use --items and give one per line")
+        elif header:
+            raise UsageError("--header is for a single message: with --file, use --items and give headers per line")
         else:
             _push_file(server, file, form, batch, json=json)
 
@@ -143,6 +153,14 @@ def _single(form: Form, payload: str, transaction_id: str | None) -> Message:
     except UsageError as problem:
         raise UsageError(f"the payload is {problem}") from None
     return message if transaction_id is None else msgspec.structs.replace(message, transactionId=transaction_id)
+
+
+def _headers(given: Sequence[str]) -> dict[str, str] | UnsetType:
+    pairs = [text.partition("=") for text in given]
+    for name, sign, _ in pairs:
+        if not sign or not name:
+            raise UsageError(f"--header {name!r} has no name and value: write name=value")
+    return {name: value for name, _, value in pairs} or UNSET
 
 
 def _push_one(server: Server, message: Message, *, json: bool) -> None:
@@ -159,28 +177,26 @@ def _push_one(server: Server, message: Message, *, json: bool) -> None:
         raise FailedError(f"the message was refused: {clean(result.error)}")
 
 
+class Reached(Struct):
+    """The last line that is stored, and the lines so far by status."""
+
+    line: int = 0
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+
+
 def _push_file(server: Server, name: str, form: Form, batch: int, *, json: bool) -> None:
-    counts: Counter[str] = Counter()
-    done = 0
-    try:
-        with _opened(name) as (source, size), bar() as progress:
-            task = progress.add_task("pushing", total=size)
-            for numbered in _batches(_messages(source, form), batch):
-                raws = _send(server, [message for _, message, _ in numbered])
-                results = [msgspec.json.decode(raw, type=Result) for raw in raws]
-                done = numbered[-1][0]
-                with even_unread():
-                    _report(numbered, raws, results, json=json)
-                counts.update(result.status for result in results)
-                progress.update(task, advance=sum(length for _, _, length in numbered))
-    except FailedError as problem:
-        if done:
-            problem.args = (f"{problem}. {_so_far(done)}",)
-        raise
-    except (KeyboardInterrupt, OSError):
-        if done:
-            err.print(_so_far(done))
-        raise
+    reached = Reached()
+    with _telling(reached), _opened(name) as (source, size), bar() as progress:
+        task = progress.add_task("pushing", total=size)
+        for numbered in _batches(_messages(source, form), batch):
+            raws = _send(server, [message for _, message, _ in numbered])
+            results = [msgspec.json.decode(raw, type=Result) for raw in raws]
+            reached.line = numbered[-1][0]
+            with even_unread():
+                _report(numbered, raws, results, json=json)
+            reached.counts.update(result.status for result in results)
+            progress.update(task, advance=sum(length for _, _, length in numbered))
+    counts = reached.counts
     if not json:
         said = ", ".join(f"{counts[status]} {word}" for status, word in _WORDS.items() if counts[status])
         with even_unread():
@@ -196,6 +212,21 @@ def _report(numbered: Sequence[Numbered], raws: Sequence[Raw], results: Sequence
             err.print(f"line {number}: {clean(result.error)}", style="red", markup=False)
     if json:
         showing.lines(raws)
+
+
+@contextmanager
+def _telling(reached: Reached) -> Iterator[None]:
+    """An error in the block tells how many lines are stored."""
+    try:
+        yield
+    except FailedError as problem:
+        if reached.line:
+            problem.args = (f"{problem}. {_so_far(reached.line)}",)
+        raise
+    except (KeyboardInterrupt, OSError):
+        if reached.line:
+            err.print(_so_far(reached.line))
+        raise
 
 
 def _so_far(line: int) -> str:

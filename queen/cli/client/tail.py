@@ -4,7 +4,7 @@ It reads the log with the list of messages, like the dashboard, and is not a con
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -41,6 +41,7 @@ class Message(Struct, rename="camel", frozen=True):
     created_at: str
     data: Raw
     error: str = ""
+    headers: dict[str, str] = {}
 
 
 class Page(Struct):
@@ -176,6 +177,11 @@ def _print(messages: Sequence[Seen], *, json: bool) -> None:
         out.print(
             Text.assemble(
                 (showing.local(message.created_at), "dim"), " ", (showing.clean(message.partition), "cyan"), " ",
-                (showing.clean(message.transaction_id), "dim"), " ", message.error or showing.payload(message.data),
+                (showing.clean(message.transaction_id), "dim"), " ", *_headers(message.headers),
+                message.error or showing.payload(message.data),
             )
         )  # fmt: skip
+
+
+def _headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(f"{showing.clean(name)}={showing.clean(value)} ", "magenta") for name, value in headers.items()]

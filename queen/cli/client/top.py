@@ -219,24 +219,31 @@ def _shown(server: Server, by_queue: Mapping[str, Counts], wanted: int) -> Shown
     """The busiest queues; among equally busy ones, those with the larger backlog."""
     page = server.get(Queues, "/api/v1/resources/queues", {"order": "pending", "limit": wanted})
     queues = {each.name: each for each in _decoded(page)}
-    paces = {name: _pace(counts) for name, counts in by_queue.items() if name != _ALL}
-    busy = sorted((name for name, pace in paces.items() if pace), key=lambda name: -paces[name])
+    paces = _paces(by_queue)
+    busy = sorted(paces, key=lambda name: -paces[name])
     for names in in_few_requests([name for name in busy[:wanted] if name not in queues]):
         others = server.get(Queues, "/api/v1/resources/queues", {"queue": names, "limit": len(names)})
         queues |= {each.name: each for each in _decoded(others)}
-    chosen = sorted(queues.values(), key=lambda each: (-paces.get(each.name, 0), -each.messages.pending, each.name))[
-        :wanted
-    ]
-    behind: dict[str, list[GroupOfQueue]] = {}
-    for names in in_few_requests([each.name for each in chosen]):
-        for _, group in on_queues(server, names):
-            behind.setdefault(group.queue_name, []).append(group)
+    ordered = sorted(queues.values(), key=lambda each: (-paces.get(each.name, 0), -each.messages.pending, each.name))
+    chosen = ordered[:wanted]
+    behind = _groups(server, [each.name for each in chosen])
     rows = [_row(each, by_queue.get(each.name, Counts()), behind.get(each.name, [])) for each in chosen]
     return Shown(rows, page.total, by_queue.get(_ALL, Counts()))
 
 
-def _pace(counts: Counts) -> float:
-    return round(counts.push, 1) + round(counts.ack, 1)
+def _paces(by_queue: Mapping[str, Counts]) -> dict[str, float]:
+    """How busy each queue is that is not idle."""
+    paces = {name: round(counts.push, 1) + round(counts.ack, 1) for name, counts in by_queue.items() if name != _ALL}
+    return {name: pace for name, pace in paces.items() if pace}
+
+
+def _groups(server: Server, queues: Sequence[str]) -> dict[str, list[GroupOfQueue]]:
+    """The groups of each queue."""
+    found: dict[str, list[GroupOfQueue]] = {}
+    for names in in_few_requests(queues):
+        for _, group in on_queues(server, names):
+            found.setdefault(group.queue_name, []).append(group)
+    return found
 
 
 def _decoded(page: Queues) -> Iterator[Queue]:

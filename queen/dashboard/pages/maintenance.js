@@ -1,4 +1,4 @@
-// Maintenance modes, the spool, and messages removed by retention.
+// Maintenance modes, the spool, the outbox, and messages removed by retention.
 
 import { call } from "../api.js";
 import { Chart } from "../charts.js";
@@ -7,6 +7,7 @@ import { confirm } from "../dialogs.js";
 import { bytes, count, duration, rate } from "../format.js";
 import { perform } from "../notices.js";
 import { operations } from "../operations.js";
+import { samples } from "../prometheus.js";
 import { lines, since } from "../series.js";
 import { session } from "../session.js";
 
@@ -29,16 +30,20 @@ export const title = () => "Maintenance";
 export function open(view, _args, refreshNow) {
   const modes = h("div");
   const spool = h("div");
+  const outbox = h("div");
   const chart = new Chart("Messages removed in the last 24 hours", [
     { label: "Retention", colour: "--one" }, { label: "Acknowledged", colour: "--two" }, { label: "Evicted", colour: "--three" },
   ]);
   const rights = session.may(operations.setMaintenance) ? null : h("p", {}, h("small", {}, "Only an admin can change these."));
-  view.append(card("Modes", rights, modes), card("Spool of this instance", spool), chart.element);
+  view.append(card("Modes", rights, modes), card("Spool of this instance", spool), card("Outbox", outbox), chart.element);
 
   async function refresh() {
-    const [health, buffers, removed] = await Promise.all([healthOrProblem(), call(operations.getBuffers), call(operations.getRetention, { from: since(HOURS) })]);
+    const [health, buffers, removed, metrics] = await Promise.all([
+      healthOrProblem(), call(operations.getBuffers), call(operations.getRetention, { from: since(HOURS) }), call(operations.getPrometheusMetrics),
+    ]);
     fill(modes, SWITCHES.map((each) => row(each, health.shared_state[each.mode], refreshNow)));
     fill(spool, spooled(buffers));
+    fill(outbox, pushedWithSql(samples(metrics)));
     const each = (field) => (point) => point?.[field] ?? 0;
     chart.show(...lines(removed.series, removed.bucketMinutes, HOURS, (point) => point.bucket, ["retentionMsgs", "completedRetentionMsgs", "evictionMsgs"].map(each)));
   }
@@ -77,4 +82,14 @@ function spooled(buffers) {
       tile("Held back", count(buffers.heldPartitions), "partitions that cannot be replayed yet", buffers.heldPartitions ? "bad" : ""),
       tile("PostgreSQL", buffers.dbHealthy ? "available" : "unavailable", "", buffers.dbHealthy ? "" : "bad")),
   ];
+}
+
+// What was pushed with SQL and is not in the log yet.
+function pushedWithSql(known) {
+  const value = (name) => known.find((each) => each.name === `queen_outbox_${name}`)?.value ?? 0;
+  const [messages, held] = [value("messages"), value("held_partitions")];
+  return tiles(
+    tile("Waiting", count(messages), "messages pushed with SQL"),
+    tile("Oldest", messages ? duration(value("oldest_age_seconds")) : "–"),
+    tile("Held back", count(held), "partitions that cannot be moved yet", held ? "bad" : ""));
 }

@@ -42,6 +42,7 @@ function known(message) {
     ["Queue", link(message.queue, to("queues", [message.queue]))], ["Partition", message.partition], ["Message id", h("code", {}, message.id)],
     ["Pushed", moment(message.createdAt)], ["Producer", message.producerSub || "–"], ["Trace id", message.traceId || "–"],
     ["Encrypted", message.isEncrypted ? "yes" : "no"], ["Lease until", moment(message.leaseExpiresAt)],
+    ...Object.entries(message.headers ?? {}).map(([name, value]) => [`Header ${name}`, value]),
     ...(message.errorMessage ? [["Error", message.errorMessage], ["Failed deliveries", String(message.retryCount)]] : []),
   ];
 }

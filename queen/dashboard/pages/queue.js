@@ -14,6 +14,7 @@ import { to } from "../router.js";
 import { lines, since } from "../series.js";
 import { session } from "../session.js";
 import { Pager, Table } from "../tables.js";
+import { Timers } from "../timers.js";
 
 const HOURS = 1;
 const PARTITIONS = 50;
@@ -46,6 +47,7 @@ export function open(view, { names: [queue] }, refreshNow) {
     { name: "State", value: (row) => [badge(row.state, row.state === "Stable" ? "good" : "warn"), " ", pausedBadge(row.paused)] },
   ], { empty: "No consumer group has read this queue yet" });
   const change = session.may(operations.configureQueue) ? button("Change options", () => known && configure(known, refreshNow)) : null;
+  const timers = new Timers(queue, refreshNow);
   view.append(
     h("div", { class: "actions" },
       link("Messages", to("messages", [], { queue })), link("Dead letters", to("dead-letters", [], { queue })),
@@ -55,7 +57,8 @@ export function open(view, { names: [queue] }, refreshNow) {
     figures,
     h("div", { class: "columns" }, chart.element, card("Consumer groups", groups.element)),
     card("", h("div", { class: "head" }, h("h2", {}, "Options"), change), options),
-    card("", h("div", { class: "head" }, h("h2", {}, "Partitions"), field("Find", wanted)), partitions.element, pager.element));
+    card("", h("div", { class: "head" }, h("h2", {}, "Partitions"), field("Find", wanted)), partitions.element, pager.element),
+    ...timers.elements);
 
   function leave() {
     location.hash = to("queues");
@@ -72,6 +75,7 @@ export function open(view, { names: [queue] }, refreshNow) {
       call(operations.getConfiguration, { queue }),
       call(operations.getQueueOperations, { queue, from: since(HOURS) }),
       call(operations.listConsumerGroups, { queue, order: "lag" }),
+      timers.refresh(),
     ]);
     fill(figures, summary(status.totals));
     fill(delivery, pauseSwitch(operations.pauseQueue, { queue }, queue, status.queue.paused, refreshNow));

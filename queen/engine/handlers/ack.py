@@ -44,6 +44,14 @@ class AckRange(Struct, frozen=True):
     cursor: Cursor | str
     offsets: Sequence[int | None] = ()
 
+    def completed(self) -> list[int]:
+        """The offsets, if all are known and the messages are completed under a lease; otherwise none."""
+        first = self.items[0]
+        if not first.lease or _KINDS[first.status] != "c":
+            return []
+        known = [offset for offset in self.offsets if offset is not None]
+        return known if len(known) == len(self.items) else []
+
 
 def lease_of(text: str | None) -> UUID | None:
     """The lease that a client names; an invalid lease id becomes a lease that does not exist."""
@@ -132,14 +140,14 @@ class Gathered:
         for acks in ranges:
             numbers = range(len(self._items), len(self._items) + len(acks.items))
             self._items.extend(acks.items)
-            cursor, head = acks.cursor, acks.items[0]
+            cursor = acks.cursor
             if isinstance(cursor, str):
                 self._refused.extend([(number, cursor) for number in numbers])
                 continue
-            known = [offset for offset in acks.offsets if offset is not None]
-            if fuse and head.lease and _KINDS[head.status] == "c" and len(known) == len(numbers):
-                run = runs.setdefault((cursor.part_id, cursor.grp_id, head.lease), _Run(cursor, [], []))
-                run.offsets.extend(known)
+            completed = acks.completed() if fuse else []
+            if completed:
+                run = runs.setdefault((cursor.part_id, cursor.grp_id, acks.items[0].lease), _Run(cursor, [], []))
+                run.offsets.extend(completed)
                 run.numbers.extend(numbers)
             else:
                 for offset, number in zip(acks.offsets, numbers, strict=True):

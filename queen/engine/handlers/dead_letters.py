@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import msgspec
 from msgspec import Struct
 
 from queen.core.administration import DeadLetter
@@ -98,7 +99,8 @@ async def _attempt(context: Context, letter: DeadLetter, request: Push) -> tuple
 
 def _push(context: Context, letter: DeadLetter, queue: str, partition: str) -> Push:
     chosen = transaction_id_of(letter)
-    entry = encode_entry(_payload(context, letter), chosen, letter.trace_id or None, letter.producer_sub)
+    headers = msgspec.json.decode(letter.headers, type=dict[str, str]) if letter.headers else None
+    entry = encode_entry(_payload(context, letter), chosen, letter.trace_id or None, letter.producer_sub, headers)
     return Push([PartitionBatch(queue, partition, [0], entry, [len(entry) + 1], [chosen])], 1)
 
 

@@ -1,12 +1,12 @@
 -- Purpose:   does the next step of a repair after the clock has stepped back. It repairs times in the future that no
 --            setting explains. It sets back ends of leases and times of retries by as much as the clock was, but not
---            before now, makes pops compute delays again, and sets the time of messages that were created in the future
+--            before now, and times of timers that were set with a delay, makes pops compute delays again, and sets the time of messages that were created in the future
 --            to now.
 -- Arguments: p_partitions, p_rows  partitions, and segments or messages of a simple-mq queue, that one call takes at most
 -- Returns:   whether there is more to do. Each place is repaired once, by the call that notes it in queen.clock.
 -- Locks:     clock; then partitions in part_id order, cursors in (part_id, grp_id) order, stream_state; or messages of
---            one simple-mq queue in the order of their ids; or groups.
--- Writes:    segments, partition_consumers, stream_state, consumer_groups_metadata; simple_mq.messages, heads.
+--            one simple-mq queue in the order of their ids; or groups and timers.
+-- Writes:    segments, partition_consumers, stream_state, consumer_groups_metadata, timers, schedules; simple_mq.messages, heads.
 CREATE OR REPLACE FUNCTION queen.repair_times_v1(p_partitions int, p_rows int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -37,6 +37,11 @@ BEGIN
         RETURN true;
     END IF;
     UPDATE queen.consumer_groups_metadata AS g SET since = v_now WHERE g.subscription_mode = 'new' AND g.since > v_now;
+    -- All at once: only those that were accepted by the clock ahead, and with a delay.
+    UPDATE queen.timers AS t
+    SET deliver_at = greatest(v_now, t.deliver_at - make_interval(secs => v_clock.set_back)), asked_at = v_now
+    WHERE t.asked_at > v_now;
+    UPDATE queen.schedules AS s SET last_at = v_now, next_at = v_now WHERE s.last_at > v_now;
     UPDATE queen.clock SET set_back = 0, repaired_part = NULL, repaired_queue = NULL, repaired_at = NULL;
     RETURN false;
 END $$;

@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION queen.find_dead_letter_v1(p_id bigint, p_part bigint, p_off bigint, p_transaction_id text)
 RETURNS TABLE (
     id bigint, part_id bigint, queue text, partition text, consumer_group text, transaction_id text, trace_id text,
-    producer_sub text, payload text, key_id text
+    producer_sub text, payload text, key_id text, headers text
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -28,7 +28,7 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT d.id, d.part_id, q.name, p.name, d.consumer_group, d.transaction_id, d.trace_id, d.producer_sub,
-        d.payload::text, d.key_id
+        d.payload::text, d.key_id, d.headers::text
     FROM queen.dead_letter_queue AS d
     JOIN queen.queues AS q ON q.id = d.queue_id
     JOIN queen.partitions AS p ON p.id = d.part_id

@@ -70,7 +70,7 @@ CREATE OR REPLACE FUNCTION queen.list_dead_letters_v1(
 ) RETURNS TABLE (
     id bigint, part_id bigint, off bigint, queue text, partition text, consumer_group text, transaction_id text,
     trace_id text, producer_sub text, payload text, error text, retry_count int, created_at timestamptz,
-    failed_at timestamptz, key_id text
+    failed_at timestamptz, key_id text, headers text
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -86,9 +86,9 @@ BEGIN
         SELECT f.id FROM queen.find_dead_letters(p_queue, p_group, p_partition, p_from, p_to, p_scan, p_limit, p_offset) AS f
     LOOP
         SELECT d.id, d.part_id, d.off, q.name, p.name, d.consumer_group, d.transaction_id, d.trace_id, d.producer_sub,
-            d.payload::text, d.error, d.retry_count, d.created_at, d.failed_at, d.key_id
+            d.payload::text, d.error, d.retry_count, d.created_at, d.failed_at, d.key_id, d.headers::text
         INTO id, part_id, off, queue, partition, consumer_group, transaction_id, trace_id, producer_sub, payload, error,
-            retry_count, created_at, failed_at, key_id
+            retry_count, created_at, failed_at, key_id, headers
         FROM queen.dead_letter_queue AS d
         JOIN queen.queues AS q ON q.id = d.queue_id
         JOIN queen.partitions AS p ON p.id = d.part_id

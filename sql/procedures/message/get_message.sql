@@ -7,7 +7,7 @@ RETURNS TABLE (
     off bigint, queue text, partition text, namespace text, task text, created_at timestamptz, transaction_id text,
     trace_id text, producer_sub text, payload text, status text, lease_ends timestamptz,
     lease_time int, retry_limit int, retry_delay int, priority int, group_name text[], group_done bool[],
-    group_lease_ends timestamptz[], error text, retry_count int, ttl int, key_id text
+    group_lease_ends timestamptz[], error text, retry_count int, ttl int, key_id text, headers text
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -21,7 +21,7 @@ BEGIN
     SELECT
         v_off, q.name, p.name, q.namespace, q.task, m.created_at, m.transaction_id, m.trace_id, m.producer_sub,
         m.payload::text, a.status, a.lease_ends, q.lease_time, q.retry_limit, q.retry_delay, q.priority, c.name, c.done, c.lease_ends,
-        d.error, d.retry_count, q.ttl, m.key_id
+        d.error, d.retry_count, q.ttl, m.key_id, m.headers::text
     FROM (
         SELECT l.last_off FROM queen.segments AS l WHERE l.part_id = p_part AND l.last_off >= v_off ORDER BY l.last_off LIMIT 1
     ) AS s

@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION queen.list_messages_v1(
 ) RETURNS TABLE (
     part_id bigint, off bigint, queue text, partition text, namespace text, task text, priority int,
     created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload text, status text,
-    queue_mode text, done bigint, groups bigint, lease_ends timestamptz, key_id text
+    queue_mode text, done bigint, groups bigint, lease_ends timestamptz, key_id text, headers text
 )
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_custom_plan
@@ -78,9 +78,9 @@ BEGIN
     RETURN QUERY
     SELECT
         p.id, m.off, q.name, p.name, q.namespace, q.task, q.priority, m.created_at, m.transaction_id, m.trace_id,
-        m.producer_sub, m.payload, l.status, l.queue_mode, l.done, l.groups, l.lease_ends, m.key_id
+        m.producer_sub, m.payload, l.status, l.queue_mode, l.done, l.groups, l.lease_ends, m.key_id, m.headers::text
     FROM queen.read_messages(m_part, m_last, m_off, p_bytes) WITH ORDINALITY AS m
-        (off, created_at, transaction_id, trace_id, producer_sub, payload, key_id, ord)
+        (off, created_at, transaction_id, trace_id, producer_sub, payload, key_id, headers, ord)
     JOIN unnest(m_part, m_status, m_queue_mode, m_done, m_groups, m_lease_ends) WITH ORDINALITY AS l
         (part_id, status, queue_mode, done, groups, lease_ends, ord) ON l.ord = m.ord
     JOIN queen.partitions AS p ON p.id = l.part_id
@@ -93,7 +93,8 @@ COMMENT ON FUNCTION queen.list_messages_v1 IS 'A page of messages, newest first,
 -- payloads are more than p_bytes, after one at least.
 CREATE OR REPLACE FUNCTION queen.read_messages(p_part bigint[], p_segment bigint[], p_off bigint[], p_bytes int)
 RETURNS TABLE (
-    off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload text, key_id text
+    off bigint, created_at timestamptz, transaction_id text, trace_id text, producer_sub text, payload text,
+    key_id text, headers jsonb
 )
 LANGUAGE plpgsql STABLE
 SET plan_cache_mode = force_generic_plan
@@ -108,7 +109,7 @@ BEGIN
         FROM unnest(p_part, p_segment, p_off) WITH ORDINALITY AS u (part_id, last_off, off, ord)
         GROUP BY u.part_id, u.last_off ORDER BY min(u.ord)
     LOOP
-        FOR off, created_at, transaction_id, trace_id, producer_sub, payload, key_id IN
+        FOR off, created_at, transaction_id, trace_id, producer_sub, payload, key_id, headers IN
             SELECT m.* FROM queen.segment_messages(v_segment.part_id, v_segment.last_off, v_segment.offsets) AS m
         LOOP
             v_bytes := v_bytes + octet_length(payload);

@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION queen.read_held_outbox_v1(p_messages int, p_bytes bigint)
 RETURNS TABLE (
     queue_id bigint, partition text, queue text, tries int, moved_seq bigint, seq bigint, transaction_id text,
-    payload text, done bool
+    traceparent text, payload text, done bool
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -33,7 +33,7 @@ BEGIN
     queue := (SELECT q.name FROM queen.queues AS q WHERE q.id = v_due.queue_id);
     done := true;
     FOR v_row IN
-        SELECT o.seq, o.transaction_id, o.payload FROM queen.outbox_held AS o
+        SELECT o.seq, o.transaction_id, o.traceparent, o.payload FROM queen.outbox_held AS o
         WHERE o.queue_id = v_due.queue_id AND o.partition = v_due.partition AND o.seq > v_due.moved_seq
         ORDER BY o.seq
     LOOP
@@ -44,7 +44,8 @@ BEGIN
             RETURN NEXT;
         END IF;
         v_rows := v_rows + 1;
-        seq := v_row.seq; transaction_id := v_row.transaction_id; payload := v_row.payload;
+        seq := v_row.seq; transaction_id := v_row.transaction_id; traceparent := v_row.traceparent;
+        payload := v_row.payload;
     END LOOP;
     RETURN NEXT;
 END $$;

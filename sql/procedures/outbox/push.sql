@@ -4,13 +4,15 @@
 --            partitions      one name per payload; null, or a null element: Default
 --            transaction_ids one per payload; null, or a null element: the server makes one. In a partition an id is stored
 --                            once; another message with it is dropped when it is moved into the log.
+--            deliver_at      null, or a time: they are timers, which enter the log then (push_timers)
 -- Errors:    42704 unknown queue; 42501 the queue takes no pushes with SQL; 22004 a payload is SQL's NULL; 22023 another
 --            argument is wrong; 54000 a payload is too large. Each has a detail and a hint.
 -- Locks:     none that another transaction waits for.
--- Writes:    outbox. A worker moves the rows into the log once the transaction has committed (read_outbox_v1).
+-- Writes:    outbox, or timers. A worker moves the rows into the log once the transaction has committed (read_outbox_v1).
 -- Rights:    those of the owner, so that a producer needs to execute this, and to use the schema, and nothing else.
 CREATE OR REPLACE FUNCTION queen.push_many(
-    queue text, payloads jsonb[], partitions text[] DEFAULT NULL, transaction_ids text[] DEFAULT NULL
+    queue text, payloads jsonb[], partitions text[] DEFAULT NULL, transaction_ids text[] DEFAULT NULL,
+    deliver_at timestamptz DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -33,6 +35,10 @@ BEGIN
             HINT = 'Push over HTTP, or set the option with POST /api/v1/configure.';
     END IF;
     PERFORM queen.check_outbox_rows(v_texts, partitions, transaction_ids);
+    IF deliver_at IS NOT NULL THEN
+        PERFORM queen.push_timers(v_queue, v_texts, partitions, transaction_ids, deliver_at);
+        RETURN;
+    END IF;
     INSERT INTO queen.outbox (queue_id, partition, transaction_id, payload)
     SELECT v_queue, coalesce(u.partition, 'Default'), u.transaction_id, u.payload
     FROM unnest(v_texts, partitions, transaction_ids) WITH ORDINALITY AS u (payload, partition, transaction_id, ord)
@@ -42,12 +48,13 @@ COMMENT ON FUNCTION queen.push_many IS
     'Pushes messages in the caller''s own transaction: they exist if and only if it commits.';
 
 CREATE OR REPLACE FUNCTION queen.push(
-    queue text, payload jsonb, partition text DEFAULT NULL, transaction_id text DEFAULT NULL
+    queue text, payload jsonb, partition text DEFAULT NULL, transaction_id text DEFAULT NULL,
+    deliver_at timestamptz DEFAULT NULL
 ) RETURNS void
 LANGUAGE sql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT queen.push_many($1, ARRAY[$2], ARRAY[$3], ARRAY[$4])
+    SELECT queen.push_many($1, ARRAY[$2], ARRAY[$3], ARRAY[$4], $5)
 $$;
 COMMENT ON FUNCTION queen.push IS
     'Pushes a message in the caller''s own transaction: it exists if and only if that commits.';

@@ -1,6 +1,6 @@
 """What is measured: worlds that have something n times, and the calls that meet it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -16,8 +16,12 @@ from queen.core.administration import (
     Seek,
 )
 from queen.engine.ports import Lock, LockKind
+from queen.engine.timers import push_of
 from queen.engine.waiters import OFFERED_MAX
-from queen.log.append import AppendBatch
+from queen.log.append import AppendBatch, lay_out
+from queen.log.requests import TimerChange
+from queen.log.segment import encode_entry
+from queen.postgres.timers import DueTimersStore
 from tests.support.clock import eventually
 from tests.support.growth.measure import Case, Growth, Shape
 from tests.support.growth.world import GROUP, Box, Stock, World
@@ -1504,8 +1508,81 @@ GROUPED_BOXES = Shape("simple-mq queues with a message in flight", grouped_boxes
     simple("poll of each, which moves them to the dead letters", poll_each_late),
 ))  # fmt: skip
 
+
+def timers_of(s: Stock, prefix: str, number: int, delay_s: float) -> list[TimerChange]:
+    return [
+        TimerChange(
+            "schedule", s.queue, f"{prefix}{n}", "p0", f"{prefix}{n}", delay_s, None,
+            encode_entry(b"1", f"{prefix}{n}", None, None),
+        )
+        for n in range(number)
+    ]  # fmt: skip
+
+
+async def change_timers(w: World, changes: Sequence[TimerChange], status: str) -> None:
+    version = (await w.store.read_push_options()).version
+    verdicts = await w.store.change_timers(changes, version)
+    assert {verdict.status for verdict in verdicts} == {status}
+
+
+async def waiting_timers(w: World, n: int) -> Stock:
+    stock = await w.stock(n)
+    await change_timers(w, timers_of(stock, "t", n, 3600), "scheduled")
+    return stock
+
+
+async def set_timer(w: World, s: Stock) -> None:
+    await change_timers(w, timers_of(s, "new", 1, 3600), "scheduled")
+
+
+async def cancel_timer(w: World, s: Stock) -> None:
+    await change_timers(w, [TimerChange("cancel", s.queue, "t0")], "cancelled")
+
+
+async def set_timers(w: World, s: Stock) -> None:
+    await change_timers(w, timers_of(s, "new", len(s.parts), 3600), "scheduled")
+
+
+async def replace_timers(w: World, s: Stock) -> None:
+    await change_timers(w, timers_of(s, "t", len(s.parts), 1800), "rescheduled")
+
+
+async def cancel_timers(w: World, s: Stock) -> None:
+    await change_timers(w, [TimerChange("cancel", s.queue, f"t{n}") for n in range(len(s.parts))], "cancelled")
+
+
+async def read_timers(w: World, s: Stock) -> None:
+    assert not (await DueTimersStore(w.meter.pool).read(None, 5000, 8 << 20, 0.25, [])).messages
+
+
+async def list_timers(w: World, s: Stock) -> None:
+    assert len(await w.administration.timers.page(s.queue, "t0", 10)) == min(10, len(s.parts) - 1)
+
+
+async def move_timers(w: World, s: Stock) -> None:
+    await w.set_clock(await w.now(DAY))
+    due = DueTimersStore(w.meter.pool)
+    messages = (await due.read(None, 100_000, 8 << 20, 0.25, [])).messages
+    assert len(messages) == len(s.parts)
+    batch = lay_out(uuid4(), [push_of(messages)], {(s.queue, "p0"): s.parts[0]})
+    batch.version = (await w.store.read_push_options()).version
+    assert (await due.move(messages, batch)).moved
+
+
+TIMERS = Shape("timers that wait", waiting_timers, 400, (
+    stored("one more", set_timer),
+    stored("cancel of one", cancel_timer),
+    stored("look for those that are due", read_timers),
+    stored("a page of them", list_timers),
+    given("as many more", set_timers),
+    given("as many in their place", replace_timers),
+    given("cancel of all", cancel_timers),
+    given("move of all, when they are due", move_timers),
+))  # fmt: skip
+
 SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
     WINDOWED, GROUPS, LEASED_GROUPS, PARKED, QUEUES, LIMITED_QUEUES, IDLE_LIMITED, FULL_LIMITED, LETTERS, TRACES,
     METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
+    TIMERS,
 )  # fmt: skip

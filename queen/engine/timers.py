@@ -1,0 +1,151 @@
+"""Moves timers that are due (``sql/procedures/timers``) into the log: in the order of their times, once each.
+
+What cannot be moved holds back its own partitions, which are tried again after pauses that grow.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from msgspec import Struct
+
+from queen.core.backoff import doubled
+from queen.core.errors import DatabaseUnavailableError
+from queen.engine.context import Context
+from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, reason_of
+from queen.engine.ports import TimerMessage, TimersDatabase
+from queen.log.requests import PartitionBatch, Push
+
+log = logging.getLogger("queen.timers")
+
+#: The pause after a look that found nothing, unless a timer is due before: the first, and the longest.
+_PAUSE_S, _PAUSE_MAX_S = 0.001, 0.25
+#: A read begins so long before the last timer that was moved: one that was accepted late may be due before it.
+_MARGIN = timedelta(seconds=0.5)
+#: A read of everything that is due comes each second, or after so many times as long as the last one took.
+_WHOLE_S, _WHOLE_SHARE = 1.0, 20
+#: The pause before a partition is tried again: the first, and the longest.
+_HELD_S, _HELD_MAX_S = 1.0, 60.0
+
+Place = tuple[int, str]
+
+
+class _Held(Struct):
+    """A partition that is held back, for a pause, until a time."""
+
+    pause_s: float
+    until: float
+
+
+def push_of(messages: Sequence[TimerMessage]) -> Push:
+    """The messages as a push: a batch per partition, without the messages of deleted queues."""
+    partitions: dict[tuple[str, str], list[TimerMessage]] = {}
+    for message in messages:
+        if message.queue is not None:
+            partitions.setdefault((message.queue, message.partition), []).append(message)
+    return Push([_batch(*place, of_place) for place, of_place in partitions.items()], len(messages))
+
+
+def _batch(queue: str, partition: str, messages: Sequence[TimerMessage]) -> PartitionBatch:
+    entries = [each.entry for each in messages]
+    lengths, ids = [len(entry) + 1 for entry in entries], [each.transaction_id for each in messages]
+    return PartitionBatch(queue, partition, range(len(entries)), b",".join(entries), lengths, ids)
+
+
+class Timers:
+    """Moves timers into the log.
+
+    Args:
+        context: of the engine.
+        database: the procedures.
+        leads: whether this worker runs the background jobs. Two workers may move at once: one of them in vain.
+        clock: monotonic, in seconds.
+        sleep: waits for a number of seconds.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        database: TimersDatabase,
+        leads: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._context, self._database, self._leads = context, database, leads
+        self._clock, self._sleep = clock, sleep
+        self._since: datetime | None = None
+        self._whole_at = -math.inf
+        self._most = MESSAGES_MAX
+        self._due_in_s = math.inf
+        self._held: dict[Place, _Held] = {}
+
+    async def run(self) -> None:
+        """Moves timers until this worker does not lead any more.
+
+        Raises:
+            DatabaseUnavailableError: PostgreSQL is unavailable.
+        """
+        self._whole_at, pause_s = -math.inf, 0.0
+        while self._leads():
+            if await self.move():
+                pause_s = 0.0
+            else:
+                pause_s = doubled(pause_s, _PAUSE_S, _PAUSE_MAX_S)
+                await self._sleep(min(pause_s, self._due_in_s))
+
+    async def move(self) -> int:
+        """Moves the next timers; returns their number."""
+        messages = await self._read()
+        if not messages:
+            return 0
+        try:
+            moved = await self._move(messages)
+        except DatabaseUnavailableError:
+            raise
+        except Exception as problem:  # any: a message that cannot be moved must not stop the others
+            log.warning("Timers are moved one partition at a time: %s", reason_of(problem))
+            return await self._move_apart(messages)
+        # If one of them is being changed or cancelled, nothing was moved. If many are, fewer at once get through.
+        self._most = MESSAGES_MAX if moved else max(self._most // 2, 1)
+        if moved:
+            self._since = messages[-1].deliver_at - _MARGIN
+        return len(messages) if moved else 0
+
+    async def _read(self) -> Sequence[TimerMessage]:
+        began = self._clock()
+        whole = began >= self._whole_at
+        held = [place for place, each in self._held.items() if each.until > began]
+        read = await self._database.read(None if whole else self._since, self._most, BYTES_MAX, _PAUSE_MAX_S, held)
+        if whole:
+            ended = self._clock()
+            self._whole_at = ended + max(_WHOLE_S, _WHOLE_SHARE * (ended - began))
+        self._due_in_s = math.inf if read.due_in_s is None else read.due_in_s
+        return read.messages
+
+    async def _move(self, messages: Sequence[TimerMessage]) -> bool:
+        return await append(self._context, push_of(messages), partial(self._database.move, messages))
+
+    async def _move_apart(self, messages: Sequence[TimerMessage]) -> int:
+        """Moves the timers of each partition by themselves, and holds back those that cannot be moved."""
+        places: dict[Place, list[TimerMessage]] = {}
+        for message in messages:
+            places.setdefault((message.queue_id, message.partition), []).append(message)
+        moved = 0
+        for place, of_place in places.items():
+            try:
+                if await self._move(of_place):
+                    moved += len(of_place)
+                    self._held.pop(place, None)
+            except DatabaseUnavailableError:
+                raise
+            except Exception as problem:  # see above
+                pause_s = doubled(self._held[place].pause_s if place in self._held else 0.0, _HELD_S, _HELD_MAX_S)
+                self._held[place] = _Held(pause_s, self._clock() + pause_s)
+                log.warning(
+                    "Timers of a partition are held back: %s", reason_of(problem), extra={"queue": of_place[0].queue}
+                )
+        return moved

@@ -1,0 +1,124 @@
+"""Cron schedules: one message per time, also if two workers fire them, and what catch-up says after an outage."""
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from queen.engine.schedules import fire_due
+from queen.postgres.setup import prepare
+from queen.postgres.timers import SchedulesStore
+from spec.guarantees import Level, checks
+from tests.integration.test_timers import at, popped
+from tests.support.api import Api
+from tests.support.processes import Server
+from tests.support.servers import create_database, drop_database
+
+BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+async def set_schedule(api: Api, **fields: Any) -> dict[str, Any]:
+    response = await api.http.post("/api/v1/schedules", json=fields)
+    assert response.status_code == 200, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+@checks("G-TIM-3", level=Level.LIVE)
+async def test_a_schedule_is_set_listed_fired_and_deleted(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    made = await set_schedule(
+        api, queue=queue, name="every/minute", cron="* * * * *", timeZone="Europe/Berlin", payload={"n": 1}, catchUp=0
+    )
+    assert datetime.fromisoformat(made["nextAt"]) - datetime.now(UTC) <= timedelta(seconds=61)
+    await set_schedule(api, queue=queue, name="yearly", cron="0 0 1 1 *", partition="p")
+    await set_schedule(api, queue=queue, name="yearly", cron="0 0 2 1 *", partition="p")
+    listed = (await api.http.get("/api/v1/schedules", params={"queue": queue})).json()["schedules"]
+    assert [(each["name"], each["cron"], each["catchUp"], each["data"]) for each in listed] == [
+        ("every/minute", "* * * * *", 0, {"n": 1}), ("yearly", "0 0 2 1 *", 1, None)
+    ]  # fmt: skip
+    await database.execute(
+        "UPDATE queen.schedules SET last_at = clock_timestamp() - interval '1 min', next_at = clock_timestamp()"
+        " WHERE name = 'every/minute' AND queue_id = (SELECT id FROM queen.queues WHERE name = $1)",
+        queue,
+    )
+    message = (await popped(api, queue, 1))[0]
+    assert message["data"] == {"n": 1}
+    assert message["transactionId"].startswith("every/minute@20")
+    assert message["transactionId"].endswith(":00Z")
+    place = f"/api/v1/schedules/{queue}/every/minute"
+    assert (await api.http.delete(place)).json() == {"success": True, "queue": queue, "name": "every/minute"}
+    assert (await api.http.delete(place)).status_code == 404
+    await api.delete(queue)
+    assert await database.fetchval("SELECT count(*) FROM queen.schedules WHERE name = 'yearly'") == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"cron": "* * * *"}, "cron"), ({"cron": 5}, "cron"), ({"timeZone": "Mars/Olympus"}, "timeZone"),
+        ({"catchUp": -1}, "catchUp"), ({"catchUp": 1001}, "catchUp"), ({"catchUp": 1.5}, "catchUp"),
+        ({"name": ""}, "name"), ({"name": "n" * 201}, "name"), ({"queue": ""}, "queue"),
+        ({"partition": ""}, "partition"),
+        ({"delaySeconds": 1}, ""),
+    ],
+)  # fmt: skip
+async def test_a_bad_schedule_is_refused_with_its_field(
+    api: Api, queue: str, fields: dict[str, Any], field: str
+) -> None:
+    response = await api.http.post(
+        "/api/v1/schedules", json={"queue": queue, "name": "n", "cron": "* * * * *", **fields}
+    )
+    assert response.status_code == 400, response.text
+    assert response.json().get("field", "") == field
+    assert (await api.http.get("/api/v1/schedules", params={"queue": queue})).json()["schedules"] == []
+
+
+@pytest.fixture
+async def alone(server: Server) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    """A connection to a database of its own, in which only the test fires schedules."""
+    url = await create_database(server.dsn)
+    await prepare(url, 10_000)
+    connection = await asyncpg.connect(url)
+    yield connection
+    await connection.close()
+    await drop_database(server.dsn, url)
+
+
+async def fired(connection: "asyncpg.Connection[Any]") -> list[str]:
+    rows = await connection.fetch("SELECT * FROM queen.timers ORDER BY deliver_at, seq")
+    assert all(json.loads(row["message"]) == {"transactionId": row["transaction_id"], "payload": 1} for row in rows)
+    await connection.execute("DELETE FROM queen.timers")
+    return [row["transaction_id"][-9:-4] for row in rows]
+
+
+@checks("G-TIM-3", level=Level.LIVE)
+@pytest.mark.parametrize(("catch_up", "made_up"), [(0, []), (1, ["00:29"]), (3, ["00:27", "00:28", "00:29"])])
+async def test_each_time_fires_once_and_missed_ones_as_catch_up_says(
+    alone: "asyncpg.Connection[Any]", catch_up: int, made_up: list[str]
+) -> None:
+    store: Any = SchedulesStore(alone)  # type: ignore[arg-type] - fetches as a pool does
+    await alone.execute(
+        "SELECT queen.set_schedule_v1('q', 's', '* * * * *', 'UTC', $1, 'p', '{\"payload\":1}', $2, $3, version)"
+        " FROM queen.push_options",
+        catch_up, BEGIN, BEGIN + timedelta(minutes=1),
+    )  # fmt: skip
+    await at(alone, 59)
+    assert await fire_due(store) == 0
+    await at(alone, 60)
+    [seen] = await store.due(10)
+    assert await fire_due(store) == 1
+    assert not await store.fire(seen, [BEGIN], BEGIN), "another worker has fired it"
+    assert await fire_due(store) == 0
+    assert await fired(alone) == ["00:01"]
+    await at(alone, 125)
+    assert await fire_due(store) == 1
+    assert await fired(alone) == ["00:02"]
+    await at(alone, 30 * 60 + 30)  # nothing ran for 28 minutes
+    assert await fire_due(store) == 1
+    assert await fired(alone) == [*made_up, "00:30"]
+    assert await alone.fetchval("SELECT next_at FROM queen.schedules") == BEGIN + timedelta(minutes=31)
