@@ -21,7 +21,7 @@ from queen.core.job_type import JobType
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.handlers.configuration import configure
-from queen.engine.handlers.consumer_groups import seek_group, update_subscription
+from queen.engine.handlers.consumer_groups import go_on, seek_group, update_subscription
 from queen.engine.handlers.give_up import ensure_cursors
 from queen.engine.handlers.pop import Outcome
 from queen.engine.handlers.removal import delete_group, delete_queue
@@ -177,6 +177,8 @@ class Broker:
             [answer] = await JOB_SPECS[kind].handler(self._context, [request])
             if not isinstance(answer, Outcome) or answer.found or answer.ready_in > -inf:
                 return answer
+            # As the engine does meanwhile: a paused group would be looked at until it has all its cursors.
+            await go_on(self._context)
 
     async def _part_id(self, queue: str, partition: str) -> int | None:
         [(_queue_id, part_id)] = await self._context.database.resolve_partitions([(queue, partition)], create=False)
