@@ -429,3 +429,18 @@ async def test_nothing_is_popped_under_pop_maintenance(api: Api, database: Conne
         await database.execute("SELECT queen.set_switch_v1('pop_maintenance_mode', true)")
         assert await pop(database, queue) == []
     assert len(await pop(database, queue)) == 1
+
+
+@checks("G-SQL-3", level=Level.LIVE)
+async def test_an_ack_over_http_in_a_held_partition_is_told_that_it_is_locked(
+    api: Api, database: Connection, queue: str
+) -> None:
+    await filled(api, database, queue, partitions=2, messages=2)
+    held, free = (await api.pop(queue)).messages, (await api.pop(queue)).messages
+    async with opened(database):
+        await ack(database, UUID(held[0]["leaseId"]))
+        one = {name: held[0][name] for name in ("transactionId", "partitionId", "leaseId")}
+        answer = await api.http.post("/api/v1/ack", json=one)
+        assert (answer.status_code, answer.json()["code"]) == (503, "locked")
+        assert [result["success"] for result in await api.ack(free)] == [True]
+    assert [result["success"] for result in await api.ack(held)] == [True]
