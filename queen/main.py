@@ -18,7 +18,7 @@ from queen.catalogue import routes
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
 from queen.core.job_type import JobType
-from queen.core.limits import CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S
+from queen.core.limits import BACKGROUND_LOCK_WAIT_S, CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S
 from queen.core.metrics import WorkerState
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
@@ -99,11 +99,12 @@ async def _spool(settings: Settings, administration: AdministrationStore) -> Spo
 def _pools(target: Target, settings: Settings) -> tuple[Pool, Pool, Pool, Pool]:
     """The pools of a worker: for messages, for administration, for the replay of the spool, for background jobs."""
     timeout_s, sizes = settings.database.statement_timeout_ms / 1000, settings.pool_sizes
+    background = msgspec.structs.replace(target, application_name="queen background jobs")
     return (
         Pool(target, sizes.messages, timeout_s, LOCK_WAIT_S),
         Pool(target, sizes.rest, timeout_s),
         Pool(target, sizes.replay, min(timeout_s, REPLAY_CALL_S)),
-        Pool(msgspec.structs.replace(target, application_name="queen background jobs"), 1, timeout_s),
+        Pool(background, 1, timeout_s, BACKGROUND_LOCK_WAIT_S),
     )
 
 

@@ -30,6 +30,8 @@ AUTOPILOT_BATCH_MESSAGES = 200
 AUTOPILOT_PARTITIONS = 16
 #: How long a call for messages waits for one lock; then its requests that need the lock get calls of their own.
 LOCK_WAIT_S = 0.05
+#: How long a call of the background jobs waits for a lock: they share one connection.
+BACKGROUND_LOCK_WAIT_S = 1.0
 #: Limits of the head of a request: bytes, header lines, and bytes of path and query.
 HEAD_BYTES_MAX = 32 << 10
 HEADERS_MAX = 100

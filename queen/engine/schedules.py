@@ -1,16 +1,23 @@
 """Fires cron schedules (``sql/procedures/timers/schedules.sql``): their times become timers that are due."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from queen.core import cron
+from queen.core.errors import DatabaseUnavailableError
+
+log = logging.getLogger("queen.timers")
 
 #: The most schedules of one look, and the pause between two looks.
 _LOOK, _PAUSE_S = 1000, 0.25
+#: The most messages of one call; the next look goes on.
+_TIMES = 10
 
 
 class DueSchedule(Struct, frozen=True):
@@ -40,9 +47,26 @@ async def fire_due(database: SchedulesDatabase) -> int:
     """Fires what is due; returns how many schedules were looked at."""
     due = await database.due(_LOOK)
     for each in due:
-        times = cron.due(each.cron, each.time_zone, each.last_at, each.now, each.catch_up)
-        await database.fire(each, times, cron.next_after(each.cron, each.time_zone, each.now))
+        try:
+            await _fire(database, each)
+        except DatabaseUnavailableError:
+            raise
+        except Exception:  # such as a time zone that this machine does not have
+            log.exception(
+                "A schedule cannot be fired; it is tried again in a minute",
+                extra={"queue": each.queue_id, "schedule": each.name},
+            )
+            await database.fire(replace(each, now=each.last_at), [], each.now + cron.MISSED)
     return len(due)
+
+
+async def _fire(database: SchedulesDatabase, schedule: DueSchedule) -> None:
+    times = cron.due(schedule.cron, schedule.time_zone, schedule.last_at, schedule.now, schedule.catch_up)
+    if len(times) > _TIMES:
+        page = times[:_TIMES]
+        await database.fire(replace(schedule, now=page[-1]), page, schedule.now)
+    else:
+        await database.fire(schedule, times, cron.next_after(schedule.cron, schedule.time_zone, schedule.now))
 
 
 class Schedules:

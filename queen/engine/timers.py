@@ -82,6 +82,7 @@ class Timers:
         self._most = MESSAGES_MAX
         self._due_in_s = math.inf
         self._held: dict[Place, _Held] = {}
+        self._read_at = -math.inf
 
     async def run(self) -> None:
         """Moves timers until this worker does not lead any more.
@@ -110,15 +111,21 @@ class Timers:
             log.warning("Timers are moved one partition at a time: %s", reason_of(problem))
             return await self._move_apart(messages)
         # If one of them is being changed or cancelled, nothing was moved. If many are, fewer at once get through.
-        self._most = MESSAGES_MAX if moved else max(self._most // 2, 1)
         if moved:
             self._since = messages[-1].deliver_at - _MARGIN
+            for message in messages if self._held else ():
+                self._held.pop((message.queue_id, message.partition), None)
+        elif self._most == 1:
+            self._hold(messages[0], "another transaction has locked the timer")
+        self._most = MESSAGES_MAX if moved else max(self._most // 2, 1)
         return len(messages) if moved else 0
 
     async def _read(self) -> Sequence[TimerMessage]:
         began = self._clock()
-        whole = began >= self._whole_at
         held = [place for place, each in self._held.items() if each.until > began]
+        # What was held back until now has been due for long.
+        whole = began >= self._whole_at or any(self._read_at < each.until <= began for each in self._held.values())
+        self._read_at = began
         read = await self._database.read(None if whole else self._since, self._most, BYTES_MAX, _PAUSE_MAX_S, held)
         if whole:
             ended = self._clock()
@@ -143,9 +150,11 @@ class Timers:
             except DatabaseUnavailableError:
                 raise
             except Exception as problem:  # see above
-                pause_s = doubled(self._held[place].pause_s if place in self._held else 0.0, _HELD_S, _HELD_MAX_S)
-                self._held[place] = _Held(pause_s, self._clock() + pause_s)
-                log.warning(
-                    "Timers of a partition are held back: %s", reason_of(problem), extra={"queue": of_place[0].queue}
-                )
+                self._hold(of_place[0], reason_of(problem))
         return moved
+
+    def _hold(self, message: TimerMessage, reason: str) -> None:
+        place = message.queue_id, message.partition
+        pause_s = doubled(self._held[place].pause_s if place in self._held else 0.0, _HELD_S, _HELD_MAX_S)
+        self._held[place] = _Held(pause_s, self._clock() + pause_s)
+        log.warning("Timers of a partition are held back: %s", reason, extra={"queue": message.queue})

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
+from queen.core.errors import TooSlowError
 from queen.jobs.ports import Page, Place, State, Step
 
 PAGE_PARTITIONS = 1000
@@ -112,7 +113,12 @@ async def _work_off(service: Service, queue_id: int, work: Work, pacer: Pacer, g
     total = 0
     while goes_on() and (call := work.next()) is not None:
         begin = pacer.clock()
-        steps = await service.apply(queue_id, call.places, call.wait)
+        try:
+            steps = await service.apply(queue_id, call.places, call.wait)
+        except TooSlowError as problem:
+            if not (problem.lock and call.wait):
+                raise
+            steps = [Step(place, 0, State.BUSY) for place in call.places]
         work.learn(call, steps)
         total += sum(step.count for step in steps)
         await pacer.rest(begin)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 _PLAIN = b'{"payload":'
 # The second letter of the first name distinguishes a bare payload from all other names.
@@ -62,7 +62,11 @@ def encode_entry(
 
 def decode_entry(message: bytes) -> Entry:
     """The fields of one object."""
-    return _decoder.decode(message)
+    try:
+        return _decoder.decode(message)
+    except RecursionError:  # of the payload, which need not be decoded: it comes last, behind texts
+        head, key, payload = message.partition(b'"payload":')
+        return structs.replace(_decoder.decode(head + key + b"0}"), payload=Raw(payload[:-1]))
 
 
 def encode_raw(entry: Entry) -> bytes:
@@ -124,6 +128,6 @@ def decode_entries(data: bytes, ends: bytes, start: int) -> list[Entry | bytes]:
         if data[begin + _MARK_PLACE] == _PLAIN_MARK:
             entries.append(data[begin + skip : stop - 1])
         else:
-            entries.append(_decoder.decode(data[begin + 1 : stop]))
+            entries.append(decode_entry(data[begin + 1 : stop]))
         begin = stop
     return entries

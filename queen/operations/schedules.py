@@ -90,6 +90,7 @@ def _checked(body: ScheduleBody) -> CronSchedule:
     check_name(body.queue, "queue")
     check_name(body.name, "name", SCHEDULE_NAME_CHARS_MAX)
     check_name(body.partition, "partition")
+    check_name(body.cron, "cron")
     if problem := cron.problem_of(body.cron, body.timeZone):
         field = "timeZone" if "time zone" in problem else "cron"
         raise BadRequestError(f"{field}: {problem}", field)

@@ -5,16 +5,21 @@ CREATE OR REPLACE FUNCTION queen.push_timers(
 ) RETURNS void
 LANGUAGE plpgsql
 AS $$
+DECLARE
+    -- As the column traceparent of queen.outbox; first in the object.
+    v_traceparent CONSTANT text := coalesce('"traceparent":"' || substring(
+        current_setting('queen.traceparent', true) FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'
+    ) || '",', '');
 BEGIN
     IF NOT isfinite(p_at) OR p_at > queen.clock() + interval '3660 days' THEN
-        RAISE EXCEPTION 'deliver_at must be at most 3660 days ahead' USING
+        RAISE EXCEPTION 'deliver_at must be a time at most 3660 days ahead' USING
             ERRCODE = 'invalid_parameter_value', DETAIL = format('It is %s.', p_at),
             HINT = 'Without it the message is delivered at once.';
     END IF;
     INSERT INTO queen.timers (deliver_at, queue_id, key, partition, transaction_id, message)
     SELECT greatest(p_at, queen.clock()), p_queue_id, k.key, coalesce(k.partition, 'Default'),
         coalesce(k.transaction_id, k.key),
-        format('{"transactionId":%s,"payload":%s}', to_json(coalesce(k.transaction_id, k.key)), k.payload)
+        format('{%s"transactionId":%s,"payload":%s}', v_traceparent, to_json(coalesce(k.transaction_id, k.key)), k.payload)
     FROM (
         SELECT u.payload, u.partition, u.transaction_id, u.ord, gen_random_uuid()::text AS key
         FROM unnest(p_payload, p_partition, p_transaction_id)

@@ -110,7 +110,7 @@ def test_a_queue_and_a_group_are_paused_and_resumed(screen: Screen, producer: Pr
     assert screen.fits()
     assert producer.call("GET", f"/api/v1/pop/queue/{queue}?consumerGroup={quote(group)}") is None
     screen.button(f"Resume {group} on {queue}").click()
-    screen.says(f"{group} on {queue} delivers messages again")
+    screen.says(f"{group} on {queue} is resumed")
     screen.open("queues", queue, title=queue)
     screen.button(f"Resume {queue}").click()
     expect(screen.button(f"Pause {queue}")).to_be_visible()

@@ -152,10 +152,12 @@ def test_queues_and_groups_are_paused_and_resumed(queen: Client, queue: str) -> 
     assert re.search(r"^paused +yes *$", queen.text("queues", "show", queue), re.MULTILINE)
     assert re.search(rf"^{queue} +billing .* yes *$", queen.text("groups", "list", queue), re.MULTILINE)
     assert queen.json("groups", "resume", "billing", "--queue", queue)["paused"] is False
-    assert queen.text("queues", "resume", queue) == f"{queue} delivers messages\n"
+    assert queen.text("queues", "resume", queue) == f"{queue} is resumed\n"
     assert [each["data"] for each in queen.json("pop", queue)] == [1]
     assert "Queue not found (404)" in queen.refusal(1, "queues", "pause", f"{queue}-not")
     assert "Consumer group not found" in queen.refusal(1, "groups", "pause", "other", "-q", queue)
+    for command in (["queues", "pause", ""], ["groups", "resume", "", "-q", queue]):
+        assert "a name must have at least one character" in queen.refusal(2, *command)
 
 
 def test_groups_are_listed_shown_and_deleted(queen: Client, queue: str) -> None:

@@ -117,13 +117,14 @@ async def test_messages_carry_the_trace_context_of_their_transaction(
             await database.execute(
                 "SELECT queen.push($1, to_jsonb($2::int), transaction_id => $3)", queue, number, text
             )
+            await database.execute("SELECT queen.push($1, to_jsonb($2::int), deliver_at => now())", queue, 10 + number)
     await push(database, queue, 3, partition="Default")
     found = {}
-    while len(found) < 4:
+    while len(found) < 7:
         messages = (await api.pop(queue, batch=10, wait=True, timeout=30_000)).messages
         found |= {message["data"]: message.get("traceparent") for message in messages}
         await api.ack(messages)
-    assert found == {0: context, 1: None, 2: context, 3: None}
+    assert found == {0: context, 1: None, 2: context, 3: None, 10: context, 11: None, 12: context}
 
 
 async def test_messages_of_a_deleted_queue_are_dropped(
@@ -339,7 +340,11 @@ async def test_rows_of_a_restored_dump_are_moved(moved: str) -> None:
     await push(connection, "q", 1, 2)
     assert await move(connection, 10) == [1, 2]
     await push(connection, "q", 3, 4)
-    await connection.execute("UPDATE queen.outbox SET xid = '9000000000000'")
+    # One of them is larger than those of this server, one is not: seq tells their order.
+    await connection.execute(
+        "UPDATE queen.outbox SET xid = CASE payload WHEN '3' THEN '3'::xid8 ELSE '9000000000000' END"
+    )
+    await connection.execute("UPDATE queen.outbox_position SET seen = pg_current_snapshot()")
     assert await move(connection, 10) == []
     await connection.execute("SELECT queen.restart_outbox_v1()")
     assert await move(connection, 10) == [3, 4]

@@ -60,7 +60,8 @@ async def test_a_schedule_is_set_listed_fired_and_deleted(
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
-        ({"cron": "* * * *"}, "cron"), ({"cron": 5}, "cron"), ({"timeZone": "Mars/Olympus"}, "timeZone"),
+        ({"cron": "* * * *"}, "cron"), ({"cron": f"{'0,' * 200}0 * * * *"}, "cron"),
+        ({"cron": 5}, "cron"), ({"timeZone": "Mars/Olympus"}, "timeZone"),
         ({"catchUp": -1}, "catchUp"), ({"catchUp": 1001}, "catchUp"), ({"catchUp": 1.5}, "catchUp"),
         ({"name": ""}, "name"), ({"name": "n" * 201}, "name"), ({"queue": ""}, "queue"),
         ({"partition": ""}, "partition"),
@@ -122,3 +123,25 @@ async def test_each_time_fires_once_and_missed_ones_as_catch_up_says(
     assert await fire_due(store) == 1
     assert await fired(alone) == [*made_up, "00:30"]
     assert await alone.fetchval("SELECT next_at FROM queen.schedules") == BEGIN + timedelta(minutes=31)
+
+
+@checks("G-TIM-3", level=Level.LIVE)
+async def test_a_schedule_that_cannot_be_fired_holds_up_no_other_and_misses_nothing(
+    alone: "asyncpg.Connection[Any]",
+) -> None:
+    """Its time zone is unknown on this machine."""
+    store: Any = SchedulesStore(alone)  # type: ignore[arg-type]
+    for name, zone in (("bad", "Mars/Olympus"), ("good", "UTC")):
+        await alone.execute(
+            "SELECT queen.set_schedule_v1('q', $1, '* * * * *', $2, 5, 'p', '{\"payload\":1}', $3, $4, version)"
+            " FROM queen.push_options",
+            name, zone, BEGIN, BEGIN + timedelta(minutes=1),
+        )  # fmt: skip
+    await at(alone, 60)
+    assert await fire_due(store) == 2
+    assert await fired(alone) == ["00:01"]
+    assert await fire_due(store) == 0
+    await alone.execute("UPDATE queen.schedules SET time_zone = 'UTC' WHERE name = 'bad'")
+    await at(alone, 120)
+    assert await fire_due(store) == 2
+    assert sorted(await fired(alone)) == ["00:01", "00:02", "00:02"]

@@ -88,6 +88,12 @@ async def test_messages_are_done_if_and_only_if_the_transaction_commits(
     assert await database.fetchval("SELECT count(*) FROM queen.open_cursors") == 0
 
 
+async def test_a_pop_whose_auto_ack_is_null_has_a_lease(api: Api, database: Connection, queue: str) -> None:
+    await filled(api, database, queue)
+    lease = await database.fetchval("SELECT lease_id FROM queen.pop($1, auto_ack => NULL)", queue)
+    await ack(database, lease)
+
+
 @checks("G-SQL-1", level=Level.LIVE)
 async def test_a_savepoint_undoes_a_pop(api: Api, database: Connection, queue: str) -> None:
     await filled(api, database, queue, messages=2)

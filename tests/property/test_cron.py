@@ -1,6 +1,7 @@
 """Times of cron expressions: forwards and backwards they are the same, also where a time zone changes."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -47,6 +48,17 @@ def test_an_hour_that_comes_twice_or_not_at_all() -> None:
         assert [at.strftime("%H:%M") for at in times] == expected
 
 
+@checks("G-TIM-3", level=Level.MODEL)
+@pytest.mark.parametrize(("expression", "number"), [("* * * * *", 599), ("0 * * * *", 10), ("*/30 2 * * *", 4)])
+def test_a_server_that_looks_each_minute_fires_all_times_of_an_hour_that_comes_twice(
+    expression: str, number: int
+) -> None:
+    begin = datetime(2026, 10, 24, 20, 1, tzinfo=UTC)
+    looks = [begin + timedelta(minutes=minute) for minute in range(600)]
+    fired = [at for one, other in pairwise(looks) for at in cron.due(expression, "Europe/Berlin", one, other, 0)]
+    assert (len(fired), len(set(fired))) == (number, number)
+
+
 def test_a_long_outage_costs_no_more_than_what_fires() -> None:
     begin = datetime(2000, 1, 1, tzinfo=UTC)
     times = cron.due("* * * * *", "UTC", begin, datetime(2030, 1, 1, tzinfo=UTC), 2)
@@ -59,10 +71,11 @@ def test_a_long_outage_costs_no_more_than_what_fires() -> None:
         ("* * * *", "UTC", "a cron expression has five fields, not 4"),
         ("* * * * * *", "UTC", "a cron expression has five fields, not 6"),
         ("@daily", "UTC", "a cron expression has five fields, not 1"),
-        ("61 * * * *", "UTC", "no cron expression: Bad minute"),
-        ("0 0 31 2 *", "UTC", "no cron expression: Bad day-of-month"),
+        ("61 * * * *", "UTC", "not a cron expression: Bad minute"),
+        ("0 0 31 2 *", "UTC", "not a cron expression: Bad day-of-month"),
         ("* * * * *", "Mars/Olympus", "unknown time zone: 'Mars/Olympus'"),
         ("* * * * *", "../etc/passwd", "unknown time zone: '../etc/passwd'"),
+        ("* * * * *", "localtime", "unknown time zone: 'localtime'"),
         ("* * * * *", "", "unknown time zone: ''"),
         ("* * * * *", "UTC\0", "unknown time zone: 'UTC\\x00'"),
         ("0 0 29 2 *", "UTC", None),

@@ -98,3 +98,16 @@ def test_a_context_stands_beside_whatever_a_message_holds(
     number = max(0, len(entries) - 2)
     told = delivered(Popped(None, [claim]))
     assert (told.messages, dict(told.contexts)) == (number, {CONTEXT: number} if number else {})
+
+
+def test_a_payload_that_is_nested_too_deeply_to_be_decoded_is_read() -> None:
+    """SQL stores such a payload. Its neighbours are read, too."""
+    payload = b"[" * 50_000 + b"]" * 50_000
+    headers = {"a": '","payload":1'}
+    entries = [encode_entry(payload, "x", None, None, headers), encode_entry(b"1", "y", None, None)]
+    found = decode_entries(b"[" + b",".join(entries) + b"]", encode_ends([len(entry) + 1 for entry in entries]), 0)
+    [deep, other] = [entry for entry in found if isinstance(entry, Entry)]
+    assert (bytes(deep.payload), bytes(deep.transactionId), deep.headers_json()) == (
+        payload, b'"x"', json.dumps(headers, separators=(",", ":")).encode(),
+    )  # fmt: skip
+    assert (bytes(other.payload), bytes(other.transactionId)) == (b"1", b'"y"')

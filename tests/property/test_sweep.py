@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queen.core.errors import DatabaseUnavailableError
+from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.jobs.jobs import Chore, Schedule, Services
 from queen.jobs.leadership import LEASE_S, RENEWAL_S, Leadership
 from queen.jobs.ports import ClockStep, Page, Place, State, Step
@@ -69,6 +69,22 @@ class FakeQueue:
     async def sweep(self, interval_s: float = 1e9, goes_on: Callable[[], bool] = lambda: True) -> int:
         service = Service("test", interval_s, self.find, self.apply)
         return await sweep(service, [1], Pacer(self.clock, self.clock.sleep, interval_s), goes_on)
+
+
+@checks("G-RET-4", level=Level.MODEL)
+async def test_a_sweep_leaves_out_what_a_transaction_holds_for_long() -> None:
+    """Waiting for its lock ends with an error: the sweep goes on with the next partition, and comes back later."""
+    queue = FakeQueue({1: 3, 2: 3, 3: 3}, {1: 1, 2: 1}, FakeClock())
+    free = queue.apply
+
+    async def apply(queue_id: int, places: Sequence[Place], wait: bool) -> list[Step]:
+        if wait and places[0].part_id == 1:
+            raise TooSlowError("locked", lock=True)
+        return await free(queue_id, places, wait)
+
+    queue.apply = apply  # type: ignore[method-assign]
+    assert await queue.sweep() == 6
+    assert queue.left == {1: 3, 2: 0, 3: 0}
 
 
 partitions = st.dictionaries(st.integers(0, 3000), st.integers(0, 10), max_size=250)

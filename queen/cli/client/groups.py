@@ -16,6 +16,7 @@ from queen.cli.client.showing import clean, counted, duration
 from queen.cli.output import err
 
 _ROUTE = "/api/v1/consumer-groups"
+_ON_QUEUE = _ROUTE + "/{}/queues/{}"
 _CURSORS = 1000
 _PAGE = 1000
 
@@ -166,8 +167,7 @@ def pause(group: Group, queue: OfQueue, json: Json = False, url: Url = DEFAULT_U
 
     --json prints the server's answer.
     """
-    path = at(_ROUTE + "/{}/queues/{}", group, queue)
-    pausing.switch(path, f"{group} on {queue}", on=True, json=json, url=url, token=token)
+    pausing.switch(_ON_QUEUE, [group, queue], f"{group} on {queue}", on=True, json=json, url=url, token=token)
 
 
 @groups.command("resume")
@@ -176,8 +176,7 @@ def resume(group: Group, queue: OfQueue, json: Json = False, url: Url = DEFAULT_
 
     --json prints the server's answer.
     """
-    path = at(_ROUTE + "/{}/queues/{}", group, queue)
-    pausing.switch(path, f"{group} on {queue}", on=False, json=json, url=url, token=token)
+    pausing.switch(_ON_QUEUE, [group, queue], f"{group} on {queue}", on=False, json=json, url=url, token=token)
 
 
 @groups.command("delete")

@@ -1,10 +1,12 @@
 """Pauses and resumes queues and consumer groups."""
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Raw, Struct
 
 from queen.cli.client import showing
-from queen.cli.client.connection import connected
+from queen.cli.client.connection import at, connected
 
 
 class Enabled(Struct):
@@ -19,12 +21,12 @@ class State(Struct):
     paused: bool
 
 
-def switch(path: str, what: str, *, on: bool, json: bool, url: str, token: str | None) -> None:
-    """Pauses or resumes what has this path, and says so."""
+def switch(route: str, names: Sequence[str], what: str, *, on: bool, json: bool, url: str, token: str | None) -> None:
+    """Pauses or resumes what has this route with these names, and says so."""
     with connected(url, token) as server:
-        answer = server.post(Raw, f"{path}/pause", Enabled(on))
+        answer = server.post(Raw, f"{at(route, *names)}/pause", Enabled(on))
     if json:
         showing.document(answer)
     else:
         paused = msgspec.json.decode(answer, type=State).paused
-        showing.say(f"{what} {'is paused: its consumers get no messages' if paused else 'delivers messages'}")
+        showing.say(f"{what} {'is paused: its consumers get no messages' if paused else 'is resumed'}")

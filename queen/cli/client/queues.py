@@ -189,7 +189,7 @@ def pause(name: Name, json: Json = False, url: Url = DEFAULT_URL, token: Token =
 
     --json prints the server's answer.
     """
-    pausing.switch(at(_ROUTE, name), name, on=True, json=json, url=url, token=token)
+    pausing.switch(_ROUTE, [name], name, on=True, json=json, url=url, token=token)
 
 
 @queues.command("resume")
@@ -198,7 +198,7 @@ def resume(name: Name, json: Json = False, url: Url = DEFAULT_URL, token: Token 
 
     --json prints the server's answer.
     """
-    pausing.switch(at(_ROUTE, name), name, on=False, json=json, url=url, token=token)
+    pausing.switch(_ROUTE, [name], name, on=False, json=json, url=url, token=token)
 
 
 def every(server: Server, namespace: str | None = None, task: str | None = None) -> Iterator[Raw]:

@@ -139,7 +139,9 @@ COMMENT ON FUNCTION queen.move_outbox_v1 IS 'Moves messages of the outbox into t
 CREATE OR REPLACE FUNCTION queen.restart_outbox_v1() RETURNS void
 LANGUAGE sql
 BEGIN ATOMIC
-    UPDATE queen.outbox AS o SET xid = '0' WHERE o.xid >= pg_snapshot_xmax(pg_current_snapshot());
+    -- Of a restored dump: its numbers of transactions say nothing here, and seq is the order of the pushes.
+    UPDATE queen.outbox AS o SET xid = '0'
+    WHERE EXISTS (SELECT 1 FROM queen.outbox AS r WHERE r.xid >= pg_snapshot_xmax(pg_current_snapshot()));
     UPDATE queen.outbox_position SET moves = moves + 1, seen = NULL, target = NULL, last_xid = NULL, last_seq = NULL
     WHERE id;
 END;

@@ -23,6 +23,9 @@ DECLARE
     v_takes bool;
     v_texts text[] := payloads::text[];
 BEGIN
+    IF current_setting('queen.clock', true) <> '' THEN
+        PERFORM set_config('queen.clock', '', true);
+    END IF;
     SELECT q.id, q.sql_push INTO v_queue, v_takes FROM queen.queues AS q WHERE q.name = push_many.queue;
     IF v_queue IS NULL THEN
         RAISE EXCEPTION 'unknown queue: %', coalesce(quote_literal(push_many.queue), 'NULL') USING

@@ -45,12 +45,12 @@ BEGIN
     v_found := queen.pop_for_transaction(
         v_queue, v_grp, v_part, batch, partitions, v_lease,
         coalesce(nullif(lease_seconds, 0), nullif(v_queue.lease_time, 0), 60), v_now);
-    IF auto_ack AND v_found IS NOT NULL THEN
+    IF coalesce(auto_ack, false) AND v_found IS NOT NULL THEN
         PERFORM queen.ack_for_transaction(v_lease, NULL, 'c', NULL);
     END IF;
     RETURN QUERY
     SELECT m.message_id, m.transaction_id, m.partition, m.off, m.payload, m.created_at, m.delivery_attempt,
-        CASE WHEN NOT auto_ack THEN m.lease_id END, m.trace_id, m.producer_sub
+        CASE WHEN NOT coalesce(auto_ack, false) THEN m.lease_id END, m.trace_id, m.producer_sub
     FROM unnest(v_found) AS m;
 END $$;
 COMMENT ON FUNCTION queen.pop IS

@@ -28,8 +28,10 @@ BEGIN
     VALUES (v_queue, p_name, p_cron, p_time_zone, p_catch_up, p_partition, p_message, p_now, p_next)
     ON CONFLICT (queue_id, name) DO UPDATE
     SET cron = excluded.cron, time_zone = excluded.time_zone, catch_up = excluded.catch_up,
-        partition = excluded.partition, message = excluded.message, last_at = excluded.last_at,
-        next_at = excluded.next_at
+        partition = excluded.partition, message = excluded.message,
+        -- An application may set it at each start: no time is missed for that.
+        last_at = CASE WHEN s.cron = excluded.cron AND s.time_zone = excluded.time_zone THEN s.last_at ELSE excluded.last_at END,
+        next_at = CASE WHEN s.cron = excluded.cron AND s.time_zone = excluded.time_zone THEN s.next_at ELSE excluded.next_at END
     RETURNING s.xmax = 0 INTO v_made;
     RETURN v_made;
 END $$;
