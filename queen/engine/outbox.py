@@ -140,8 +140,9 @@ class Outbox:
         if hold:
             log.warning("Messages of the outbox of %d partitions are held back: %s", len(hold), reason)
         movable = [each for each in partitions if _place(each) not in hold]
+        queues = {each.queue: each.queue_id for each in movable if each.queue is not None}
         moved = await append(
-            self._context, push_of(movable), lambda batch: self._database.move(read, batch, hold, reason)
+            self._context, push_of(movable), queues, lambda batch: self._database.move(read, batch, hold, reason)
         )
         if moved and hold:
             self._held.look()

@@ -1,6 +1,6 @@
 """Appends messages that were accepted before: what SQL has pushed, held back or not, and timers that are due."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from queen.core.errors import ConflictError, QueenError
@@ -39,23 +39,37 @@ def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
     return PartitionBatch(queue, messages.partition, places, b",".join(entries), lengths, chosen)
 
 
-async def append(context: Context, push: Push, move: Callable[[AppendBatch], Awaitable[Moved]]) -> bool:
+async def append(
+    context: Context, push: Push, queues: Mapping[str, int], move: Callable[[AppendBatch], Awaitable[Moved]]
+) -> bool:
     """Lays messages out and moves them, again while the layout is outdated; tells consumers. False: moved in vain.
+
+    Args:
+        context: of the engine.
+        push: the messages.
+        queues: the numbers of their queues by name: the messages of one that was deleted are not for its successor,
+            which may not even encrypt them.
+        move: the call.
 
     Raises:
         QueenError: they cannot be moved now.
     """
-    if not await laid_out_anew(partial(_append, context, push, move)):
+    if not await laid_out_anew(partial(_append, context, push, queues, move)):
         return False
     announce(context, [push])
     return True
 
 
-async def _append(context: Context, push: Push, move: Callable[[AppendBatch], Awaitable[Moved]]) -> bool | None:
+async def _append(
+    context: Context, push: Push, queues: Mapping[str, int], move: Callable[[AppendBatch], Awaitable[Moved]]
+) -> bool | None:
     options = await current_options(context)
     batch: AppendBatch | None = await lay_out(context, [seal(context, push, options)], options)
     if batch is None:
         raise ConflictError("A queue is being deleted")
+    names = await context.cache.names(batch.part)
+    if any(queues[name.queue] != name.queue_id for name in names.values()):
+        return False
     moved = await move(batch)
     if moved.stale:
         context.cache.forget_push_options()

@@ -66,7 +66,10 @@ class HeldOutbox:
         limit_s = min(REPLAY_CALL_S * 2**read.tries, _LIMIT_S) if read.tries else None
         try:
             if read.messages.payloads and not await append(
-                self._context, push_of([read.messages]), lambda batch: self._database.move_held(read, batch, limit_s)
+                self._context,
+                push_of([read.messages]),
+                {read.messages.queue or "": read.messages.queue_id},
+                lambda batch: self._database.move_held(read, batch, limit_s),
             ):
                 return False
         except DatabaseUnavailableError:

@@ -134,7 +134,8 @@ class Timers:
         return read.messages
 
     async def _move(self, messages: Sequence[TimerMessage]) -> bool:
-        return await append(self._context, push_of(messages), partial(self._database.move, messages))
+        queues = {message.queue: message.queue_id for message in messages if message.queue is not None}
+        return await append(self._context, push_of(messages), queues, partial(self._database.move, messages))
 
     async def _move_apart(self, messages: Sequence[TimerMessage]) -> int:
         """Moves the timers of each partition by themselves, and holds back those that cannot be moved."""

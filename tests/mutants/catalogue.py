@@ -975,9 +975,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-TIM-2", "a read begins after the last timer that was moved",
-        ("queen/engine/timers.py", "        whole = began >= self._whole_at\n", "        whole = self._since is None\n"),
+        ("queen/engine/timers.py", "        whole = began >= self._whole_at or any(", "        whole = self._since is None or any("),
         ("queen/engine/timers.py", "messages[-1].deliver_at - _MARGIN", "messages[-1].deliver_at + _MARGIN * 10"),
         tests="tests/property/test_timers.py",
+    ),
+    _engine(
+        "G-TIM-2", "a read after a hold begins after the last timer that was moved",
+        ("queen/engine/timers.py", "self._whole_at or any(self._read_at < each.until <= began for", "self._whole_at or any(False for"),
+        tests="tests/property/test_timers_held.py",
+    ),
+    _engine(
+        "G-OUT-1", "messages of a deleted queue go to its successor",
+        ("queen/engine/outbox_append.py", "queues[name.queue] != name.queue_id", "queues[name.queue] < 0"),
+        tests="tests/property/test_outbox_append.py",
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",
