@@ -12,7 +12,7 @@ import pytest
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError
 from queen.engine.context import Context, ignore_notification
 from queen.engine.handlers.timers import change_timers
-from queen.engine.ports import Moved, PushOptions, TimerMessage, TimersRead
+from queen.engine.ports import Moved, PartitionName, PushOptions, TimerMessage, TimersRead
 from queen.engine.timers import Timers
 from queen.log.append import AppendBatch
 from queen.log.requests import TimerChange, TimerVerdict
@@ -72,8 +72,11 @@ def context_of(database: Any) -> Context:
     async def partitions(keys: set[tuple[str, str]], *, create: bool) -> dict[tuple[str, str], int]:
         return dict.fromkeys(keys, 1)
 
+    async def names(part_ids: Sequence[int]) -> dict[int, PartitionName]:
+        return {part_id: PartitionName(part_id, 1, "q", "p") for part_id in part_ids}
+
     cache: Any = SimpleNamespace(
-        known_push_options=PushOptions(0, frozenset(), {}), partitions=partitions,
+        known_push_options=PushOptions(0, frozenset(), {}), partitions=partitions, names=names,
         forget_push_options=lambda: None, forget_partitions=lambda _unknown: None,
     )  # fmt: skip
     nothing: Any = SimpleNamespace()
