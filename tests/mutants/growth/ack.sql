@@ -143,7 +143,7 @@ END $$;
 -- Attached.
 CREATE OR REPLACE FUNCTION queen.ack_cursor(
     p_part bigint, p_grp bigint, p_ver bigint, p_now timestamptz, p_final bool,
-    p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[]
+    p_ord int[], p_lease uuid[], p_kind text[], p_first bigint[], p_last bigint[], p_error text[], p_park bool
 ) RETURNS TABLE (
     ord int, problem text, done_upto bigint, also_done bigint[], within bigint, exists_upto bigint, released bool,
     dead bool, ready bool
