@@ -178,7 +178,7 @@ def test_a_log_is_archived_and_the_archive_audited(tmp_path, postgres):
     finally:
         asyncio.run(drop_database(postgres, url))
     assert ended.returncode == 0, ended.stderr
-    assert "archived 100 messages of 2 partitions in 1 files" in ended.stdout
+    assert "archived 100 messages of 2 partitions in 2 files" in ended.stdout
     asked = ("--archive", str(tmp_path / "archive"), "--guarantee", "g-ord-5", *spark)
     ended = run("audit", *asked, patience=1100)
     assert ended.returncode == 0, ended.stderr

@@ -37,7 +37,7 @@ SHOWS_LATE: Mutant = mutant(
     ),
     (_WAITERS, "make_interval(secs => v_cursor.delay)", "make_interval(secs => v_cursor.delay + 0.07)"),
     # The ways that ask for nothing hidden.
-    (_WAITERS, "IF v_cursor.delay = 0 AND v_cursor.whole THEN", "IF false THEN"),
+    (_WAITERS, "IF v_cursor.delay = 0 AND v_cursor.whole AND NOT v_cursor.paused THEN", "IF false THEN"),
     (_PREFETCH, "WHERE q.delayed_processing = 0 AND", "WHERE false AND"),
     (_CLAIM, "AND q.window_buffer = 0 AS plain", "AND false AS plain"),
     (_SUBSCRIBE, "(q.delayed_processing > 0 OR q.window_buffer > 0)", "true"),
