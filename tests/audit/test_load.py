@@ -85,7 +85,8 @@ def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None
 
 @pytest.mark.timeout(2400)
 def test_a_session_is_audited_before_its_server_is_gone_and_nothing_is_unknown(tmp_path: Path) -> None:
-    done = run("bench", "load", "audit-all", "--seconds", "12", "--runs", "1", "--audit", "--folder", str(tmp_path), patience=1500)
+    size = ("--seconds", "12", "--runs", "1")
+    done = run("bench", "load", "audit-all", *size, "--audit", "--folder", str(tmp_path), patience=1500)
     assert done.returncode == 0, done.stderr + done.stdout
     [page] = tmp_path.glob("*/audit.html")
     assert "answered pushes are in the log" in page.read_text()
