@@ -68,7 +68,13 @@ function forward(popped, group) {
   if (chance(0.1)) transact(operations, popped.lease);
 }
 
+const maintenance = (enabled) => call('maintenance', 'POST', '/system/maintenance', JSON.stringify({ enabled }), [200]);
+
 export function teardown() {
+  // A restart of PostgreSQL may be too short for a push to be buffered.
+  maintenance(true);
+  push(messages(INPUT, 5, 8));
+  maintenance(false);
   waitForSpool();
   drain(INPUT, GROUP, LEASE);
   drain(INPUT, null, LEASE);
