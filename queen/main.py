@@ -18,7 +18,14 @@ from queen.catalogue import routes
 from queen.config import Settings
 from queen.core.errors import QueenError, SettingError
 from queen.core.job_type import JobType
-from queen.core.limits import BACKGROUND_LOCK_WAIT_S, CHECKS_PER_S, FILES_BESIDE_WAITERS, LOCK_WAIT_S, REPLAY_CALL_S
+from queen.core.limits import (
+    ADMINISTRATION_LOCK_WAIT_S,
+    BACKGROUND_LOCK_WAIT_S,
+    CHECKS_PER_S,
+    FILES_BESIDE_WAITERS,
+    LOCK_WAIT_S,
+    REPLAY_CALL_S,
+)
 from queen.core.metrics import WorkerState
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
@@ -102,7 +109,7 @@ def _pools(target: Target, settings: Settings) -> tuple[Pool, Pool, Pool, Pool]:
     background = msgspec.structs.replace(target, application_name="queen background jobs")
     return (
         Pool(target, sizes.messages, timeout_s, LOCK_WAIT_S),
-        Pool(target, sizes.rest, timeout_s),
+        Pool(target, sizes.rest, timeout_s, ADMINISTRATION_LOCK_WAIT_S, lock_turns=True),
         Pool(target, sizes.replay, min(timeout_s, REPLAY_CALL_S)),
         Pool(background, 1, timeout_s, BACKGROUND_LOCK_WAIT_S),
     )

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from pathlib import Path
 from threading import Event, Thread
@@ -105,7 +106,7 @@ def _consume(server: str, received: dict[int, float], done: Event) -> None:
                 return
 
 
-class _Side:
+class _Side(ABC):
     """Clients that push batches of 100 for as long as they are let."""
 
     def __init__(self, url: str, settings: Settings) -> None:
@@ -132,22 +133,28 @@ class _Side:
                 number += self._settings.clients
                 self._pushed += _BATCH
 
+    @abstractmethod
     async def set_up(self) -> None:
-        """Makes a queue."""
+        """Makes what the pushes need."""
 
+    @abstractmethod
     async def push(self, connection: "asyncpg.Connection[Any]", partition: str) -> None:
         """Pushes a batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def waiting(self) -> float:
         """Messages that are not where consumers find them."""
-        return 0.0
 
     async def clean_up(self) -> None:
         """Waits until nothing of the run is under way."""
+        while await self.waiting():  # noqa: ASYNC110 - a server empties it
+            await asyncio.sleep(0.1)
 
 
 class _Queen(_Side):
+    async def set_up(self) -> None:
+        """The queue is there."""
+
     async def push(self, connection: "asyncpg.Connection[Any]", partition: str) -> None:
         await connection.execute(
             "SELECT queen.push_many('batches', $1::jsonb[], array_fill($2::text, ARRAY[$3::int]))",
@@ -157,10 +164,6 @@ class _Queen(_Side):
     async def waiting(self) -> float:
         async with database.connection(self._url) as connection:
             return float(await connection.fetchval(_WAITING))
-
-    async def clean_up(self) -> None:
-        while await self.waiting():  # noqa: ASYNC110 - a server empties it
-            await asyncio.sleep(0.1)
 
 
 class _Pgmq(_Side):
@@ -177,6 +180,9 @@ class _Pgmq(_Side):
         await connection.execute(
             "SELECT pgmq.send_batch('batches', $1::jsonb[])", [json.dumps({"data": _PAYLOAD})] * _BATCH
         )
+
+    async def waiting(self) -> float:
+        return 0.0
 
 
 _LATENCY, _BATCHES = "one message per transaction, commit to consumer", "100 messages per transaction"

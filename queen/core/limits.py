@@ -32,6 +32,8 @@ AUTOPILOT_PARTITIONS = 16
 LOCK_WAIT_S = 0.05
 #: How long a call of the background jobs waits for a lock: they share one connection.
 BACKGROUND_LOCK_WAIT_S = 1.0
+#: How long a call of administration waits for a lock at a time: others wait for what it holds meanwhile.
+ADMINISTRATION_LOCK_WAIT_S = 0.25
 #: Limits of the head of a request: bytes, header lines, and bytes of path and query.
 HEAD_BYTES_MAX = 32 << 10
 HEADERS_MAX = 100

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from queen.core.errors import DatabaseUnavailableError
+from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.core.limits import REPLAY_CALL_S
 from queen.engine.context import Context
 from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, push_of, reason_of
@@ -17,6 +17,8 @@ log = logging.getLogger("queen.outbox")
 
 #: How often due partitions are looked for, and how many tries may fail each time.
 _LOOK_S, _FAILURES_MAX = 1.0, 20
+#: The most tries until partitions are let go: the mover has to read again after that.
+_TRIES_MAX = 200
 #: The longest time limit of a try.
 _LIMIT_S = 3600.0
 
@@ -42,13 +44,23 @@ class HeldOutbox:
         """
         while True:
             self._news.clear()
-            failures = 0
-            while failures < _FAILURES_MAX:
-                tried = await self.retry()
-                if tried is None:
-                    break
-                failures += not tried
-            await self._rest()
+            if await self._try_some():
+                await self._rest()
+
+    async def _try_some(self) -> bool:
+        """Tries what is due, then lets partitions go; says whether nothing more is to be done now."""
+        failures = 0
+        for _ in range(_TRIES_MAX):
+            tried = await self.retry()
+            failures += tried is False
+            if tried is None or failures >= _FAILURES_MAX:
+                break
+        try:
+            if number := await self._database.let_go():
+                log.info("Messages of the outbox of %d partitions are no longer held back", number)
+        except TooSlowError as problem:  # the mover is at work
+            log.debug("Partitions are held back a little longer: %s", problem)
+        return tried is None or failures >= _FAILURES_MAX
 
     async def _rest(self) -> None:
         waits = [asyncio.ensure_future(self._news.wait()), asyncio.ensure_future(self._sleep(_LOOK_S))]
@@ -77,6 +89,4 @@ class HeldOutbox:
         except Exception as problem:
             await self._database.postpone_held(read, reason_of(problem))
             return False
-        if read.done and await self._database.let_go(read):
-            log.info("Messages of the outbox are no longer held back", extra={"partition": read.messages.partition})
         return True

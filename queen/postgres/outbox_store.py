@@ -14,7 +14,7 @@ _MOVE = call("move_outbox_v1", 19)
 _READ_HELD = call("read_held_outbox_v1", 2)
 _MOVE_HELD = call("move_held_outbox_v1", 14)
 _POSTPONE_HELD = call("postpone_held_outbox_v1", 3)
-_LET_GO = call("let_go_outbox_v1", 2)
+_LET_GO = call("let_go_outbox_v1", 0)
 
 
 class OutboxStore:
@@ -86,7 +86,7 @@ class OutboxStore:
         """Tries the partition again after a pause that grows."""
         await self._pool.fetch(_POSTPONE_HELD, read.messages.queue_id, read.messages.partition, reason)
 
-    async def let_go(self, read: HeldRead) -> bool:
-        """Ends holding back a partition, if nothing of it waits; says whether it did."""
-        [row] = await self._pool.fetch(_LET_GO, read.messages.queue_id, read.messages.partition)
-        return bool(row[0])
+    async def let_go(self) -> int:
+        """Ends holding back the partitions of which nothing waits; returns their number."""
+        [row] = await self._pool.fetch(_LET_GO)
+        return int(row[0])

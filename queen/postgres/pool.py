@@ -17,6 +17,8 @@ from queen.postgres.dsn import UNREACHABLE, Target, connect, lock_timeout_ms
 from queen.postgres.sqlstate import is_of_use, reason_of, translate
 from queen.postgres.watch import Watch
 
+#: The pause of a call between two waits for a lock.
+_TURN_S = 0.05
 #: Time after the time limit of a call at which its connection counts as broken.
 _ANSWER_S = 1.0
 #: The setting comes first: the statement is executed for its one row.
@@ -35,14 +37,19 @@ class Pool:
         call_timeout_s: time limit of one call, which PostgreSQL enforces; if its error does not arrive soon after, for
             example because its machine is down, the connection is closed and the outcome unknown.
         lock_wait_s: how long a call waits for one lock, if that is less than most of its time limit.
+        lock_turns: whether a call that met a lock is repeated until most of its time limit is over; it gives back
+            what it has locked before.
 
     Attributes:
         answered_at: when a call was last answered, in the time of the event loop.
     """
 
-    def __init__(self, target: Target, size: int, call_timeout_s: float, lock_wait_s: float | None = None) -> None:
+    def __init__(
+        self, target: Target, size: int, call_timeout_s: float, lock_wait_s: float | None = None, *,
+        lock_turns: bool = False,
+    ) -> None:  # fmt: skip
         self._target = target
-        self._lock_wait_s = lock_wait_s
+        self._lock_wait_s, self._lock_turns = lock_wait_s, lock_turns
         self._size = size
         self._call_timeout_s = call_timeout_s
         self._idle: list[asyncpg.Connection[Any]] = []
@@ -86,6 +93,17 @@ class Pool:
         """
         if limit_s is None:
             limit_s = call_limit_s.get()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + lock_timeout_ms(limit_s or self._call_timeout_s) / 1000
+        while True:
+            try:
+                return await self._fetch(sql, arguments, limit_s)
+            except TooSlowError as problem:
+                if not (problem.lock and self._lock_turns) or loop.time() > until:
+                    raise
+            await asyncio.sleep(_TURN_S)
+
+    async def _fetch(self, sql: str, arguments: tuple[object, ...], limit_s: float | None) -> list[Any]:
         async with self._connection() as connection:
             watch = self._watch if limit_s is None else Watch(limit_s + _ANSWER_S, self._discard)
             watch.begin(connection)

@@ -18,9 +18,11 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.enter IS 'Internal: refuses isolation levels in which pops of SQL would be wrong.';
 
--- The partitions of cursors of a group that are ready, longest first, at most p_limit. The search takes locks on ticks that
+-- The partitions of cursors of a group that are ready, longest first, at most p_limit; with p_free without those that
+-- others have locked. The search takes locks on ticks that
 -- are over (queen.closed): they are given back, by a subtransaction that is undone, and what was learnt is kept.
-CREATE OR REPLACE FUNCTION queen.ready_for_transaction(p_grp bigint, p_limit int, p_now timestamptz) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION queen.ready_for_transaction(p_grp bigint, p_limit int, p_free bool, p_now timestamptz)
+RETURNS bigint[]
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -37,27 +39,39 @@ BEGIN
         v_low := queen.low_water(p_grp, p_now);
         v_mark := current_setting(queen.name_of_mark(p_grp), true);
         v_closed := current_setting('queen.closed', true);
+        IF p_free THEN
+            SELECT array_agg(u.part_id) INTO v_parts
+            FROM (
+                SELECT c.part_id FROM queen.partition_consumers AS c
+                WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.ready_at < 'infinity'
+                ORDER BY c.ready_at, c.part_id + 0 LIMIT p_limit
+                FOR UPDATE SKIP LOCKED
+            ) AS u;
+        END IF;
         RAISE SQLSTATE 'QN005';
     EXCEPTION WHEN SQLSTATE 'QN005' THEN
         PERFORM set_config(queen.name_of_mark(p_grp), v_mark, false) WHERE v_mark <> '';
         PERFORM set_config('queen.closed', v_closed, false) WHERE v_closed <> '';
     END;
     v_passed := queen.passed_over(p_grp);
-    SELECT array_agg(u.part_id) INTO v_parts
-    FROM (
-        SELECT c.part_id FROM queen.partition_consumers AS c
-        WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.ready_at < 'infinity'
-        ORDER BY c.ready_at, c.part_id + 0 LIMIT p_limit
-    ) AS u;
+    IF NOT p_free THEN
+        SELECT array_agg(u.part_id) INTO v_parts
+        FROM (
+            SELECT c.part_id FROM queen.partition_consumers AS c
+            WHERE c.grp_id = p_grp AND c.ready_at BETWEEN v_low AND p_now AND c.ready_at < 'infinity'
+            ORDER BY c.ready_at, c.part_id + 0 LIMIT p_limit
+        ) AS u;
+    END IF;
     RETURN v_passed || coalesce(v_parts, '{}');
 END $$;
 COMMENT ON FUNCTION queen.ready_for_transaction IS 'Internal: partitions of a group that are ready, for a pop of SQL.';
 
--- Leases the next messages of one cursor. If there are none, or another transaction has it, the lock on it is given back.
--- again_at and idle: nothing is visible, and when that will change by itself.
+-- Leases the next messages of one cursor, and reads them. If there are none, another transaction has it, or one of the
+-- messages cannot be returned (refused), the lock on it is given back. idle: nothing is visible.
 CREATE OR REPLACE FUNCTION queen.claim_for_transaction(
     p_grp bigint, p_part bigint, p_queue queen.queues, p_messages int, p_bytes bigint, p_must bool, p_lease uuid,
-    p_seconds int, p_now timestamptz, OUT claimed queen.claims, OUT idle bool, OUT messages int, OUT bytes bigint
+    p_seconds int, p_now timestamptz,
+    OUT popped queen.popped[], OUT idle bool, OUT messages int, OUT bytes bigint, OUT refused text
 )
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -67,12 +81,17 @@ AS $$
 DECLARE
     v_cursor queen.partition_consumers;
     v_run record;
+    claimed queen.claims;
 BEGIN
     messages := 0;
     bytes := 0;
     idle := false;
     SELECT * INTO v_cursor FROM queen.lock_ready(p_grp, p_part, 1, p_now);
-    IF FOUND THEN
+    -- A lease that this transaction has given lives until it ends.
+    IF FOUND AND NOT (v_cursor.lease IS NOT NULL AND EXISTS (
+        SELECT 1 FROM queen.open_cursors AS o
+        WHERE o.xid = pg_current_xact_id_if_assigned() AND o.part_id = p_part AND o.grp_id = p_grp AND o.seconds IS NOT NULL
+    )) THEN
         SELECT * INTO v_run FROM queen.next_run(
             v_cursor.part_id, v_cursor.acked, v_cursor.ahead, p_queue.delayed_processing, p_queue.window_buffer,
             p_messages, p_bytes, p_must, p_now);
@@ -96,8 +115,14 @@ BEGIN
     PERFORM queen.write_claims(claimed, ARRAY[p_lease], p_now);
     INSERT INTO queen.open_cursors AS o (part_id, grp_id, seconds, held) VALUES (p_part, p_grp, p_seconds, true)
     ON CONFLICT ON CONSTRAINT open_cursors_pkey DO UPDATE SET seconds = excluded.seconds, held = true;
-EXCEPTION WHEN SQLSTATE 'QN005' THEN
-    claimed := NULL;
+    popped := queen.claimed_messages(p_queue.name, p_part, claimed, p_lease);
+EXCEPTION
+    WHEN SQLSTATE 'QN005' THEN
+        messages := 0;
+    WHEN feature_not_supported THEN
+        messages := 0;
+        bytes := 0;
+        refused := sqlerrm;
 END $$;
 COMMENT ON FUNCTION queen.claim_for_transaction IS 'Internal: leases messages of a cursor to a pop of SQL.';
 

@@ -44,6 +44,17 @@ async def kill_a_worker(server: Server, choice: random.Random) -> None:
     os.kill(choice.choice(sorted(server.workers())), signal.SIGKILL)
 
 
+async def keep_killing(
+    fault: Fault, server: Server, choice: random.Random, *, done: Callable[[], int], step: int, kills: int
+) -> None:
+    """Kills something each time when clients have done a number of things more."""
+    for _ in range(kills):
+        goal = done() + step
+        while done() < goal:
+            await asyncio.sleep(0.02)
+        await fault(server, choice)
+
+
 FAULTS: dict[str, Fault] = {
     "the postmaster": kill_postmaster,
     "back ends": kill_a_back_end,

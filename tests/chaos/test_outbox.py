@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from spec.guarantees import Level, checks
-from tests.chaos.test_kill import FAULTS
+from tests.chaos.test_kill import FAULTS, keep_killing
 from tests.support.clock import eventually
 from tests.support.processes import PATIENCE_S, Server, open_folder, serving
 
@@ -83,11 +83,7 @@ async def _trade(server: Server, what: str, seed: int) -> None:
     async with asyncio.TaskGroup() as clients, asyncio.timeout(4 * PATIENCE_S):
         for partition in range(_PARTITIONS):
             clients.create_task(shop.run(partition))
-        for _ in range(_KILLS):
-            goal = shop.committed + _PROGRESS
-            while shop.committed < goal:
-                await asyncio.sleep(0.02)
-            await FAULTS[what](server, choice)
+        await keep_killing(FAULTS[what], server, choice, done=lambda: shop.committed, step=_PROGRESS, kills=_KILLS)
         shop.stopped.set()
     await eventually(lambda: is_moved(server), "an empty outbox")
     connection = await asyncpg.connect(server.dsn)

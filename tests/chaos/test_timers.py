@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 from spec.guarantees import Level, checks
-from tests.chaos.test_kill import FAULTS
+from tests.chaos.test_kill import FAULTS, keep_killing
 from tests.support.clock import eventually
 from tests.support.processes import PATIENCE_S, Server, open_folder, serving
 
@@ -97,11 +97,7 @@ async def _ring(server: Server, what: str, seed: int) -> None:
     async with asyncio.TaskGroup() as tasks, asyncio.timeout(4 * PATIENCE_S):
         for client in range(_CLIENTS):
             tasks.create_task(clients.run(client))
-        for _ in range(_KILLS):
-            goal = clients.done + _PROGRESS
-            while clients.done < goal:
-                await asyncio.sleep(0.02)
-            await FAULTS[what](server, choice)
+        await keep_killing(FAULTS[what], server, choice, done=lambda: clients.done, step=_PROGRESS, kills=_KILLS)
         clients.stopped.set()
     await eventually(lambda: _all_fired(server), "no waiting timers")
     connection = await asyncpg.connect(server.dsn)

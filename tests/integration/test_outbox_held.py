@@ -177,8 +177,29 @@ async def retry(
         sql = f"SELECT moved FROM queen.move_held_outbox_v1($1, $2, $3, $4, {_NOTHING})"
         assert await connection.fetchval(sql, *arguments)
         assert not await connection.fetchval(sql, *arguments)
-    await connection.fetchval("SELECT queen.let_go_outbox_v1($1, $2)", last["queue_id"], last["partition"])
+    await connection.fetchval("SELECT queen.let_go_outbox_v1()")
     return found
+
+
+@checks("G-OUT-3", level=Level.LIVE)
+async def test_many_partitions_are_let_go_with_one_move(moved: str) -> None:
+    """Each one by itself would outdate what the mover has read, again and again."""
+    connection = await asyncpg.connect(moved)
+    await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    await connection.execute(
+        "INSERT INTO queen.outbox_held_partitions (queue_id, partition, reason)"
+        " SELECT q.id, n::text, 'a test' FROM queen.queues AS q, generate_series(1, 50) AS n"
+    )
+    await connection.execute(
+        "INSERT INTO queen.outbox_held (queue_id, partition, payload, pushed_at)"
+        " SELECT id, '7', '1', clock_timestamp() FROM queen.queues"
+    )
+    moves = await connection.fetchval("SELECT moves FROM queen.outbox_position")
+    assert await connection.fetchval("SELECT queen.let_go_outbox_v1()") == 49
+    assert await connection.fetchval("SELECT queen.let_go_outbox_v1()") == 0
+    assert await connection.fetchval("SELECT moves FROM queen.outbox_position") == moves + 1
+    assert [row["partition"] for row in await connection.fetch("SELECT * FROM queen.outbox_held_partitions")] == ["7"]
+    await connection.close()
 
 
 @checks("G-OUT-1", "G-OUT-2", "G-OUT-3", level=Level.LIVE)

@@ -12,6 +12,7 @@ import pytest
 
 from spec.guarantees import Level, checks
 from tests.support.api import Api
+from tests.support.clock import eventually
 from tests.support.locks import Connection
 from tests.support.processes import Server
 
@@ -348,6 +349,66 @@ async def test_what_is_no_ack_is_refused(
     assert refused.value.as_dict()["message"].startswith(text)
 
 
+async def test_payloads_that_sql_cannot_have_hold_up_their_own_partition_only(
+    api: Api, database: Connection, queue: str
+) -> None:
+    """Also not what is before them there, and they are named when nothing else is left."""
+    await filled(api, database, queue, partitions=2)
+    await api.push(queue, {"a": "\x00"}, partition="p0")
+    await api.push(queue, [1, 1], partition="p1")
+    found = []
+    for _ in range(2):
+        for row in await pop(database, queue, 2, 2):
+            found.append(row["payload"])
+            await ack(database, row["lease_id"], message_id=row["message_id"])
+    assert sorted(found) == ["[0, 0]", "[1, 0]", "[1, 1]"]
+    with pytest.raises(asyncpg.FeatureNotSupportedError, match=r"a payload is no jsonb: queue .*, partition 'p0'"):
+        await pop(database, queue)
+
+
+@checks("G-SQL-3", level=Level.LIVE)
+async def test_a_seek_that_waits_for_an_open_transaction_makes_no_push_wait(
+    api: Api, database: Connection, other: Connection, queue: str
+) -> None:
+    await filled(api, database, queue, partitions=2)
+    async with opened(database):
+        assert data(await pop(database, queue)) == ["[0, 0]"]
+        seek = f"/api/v1/consumer-groups/__QUEUE_MODE__/queues/{queue}/seek"
+        seeking = asyncio.create_task(api.http.post(seek, json={"toEnd": True}, timeout=60))
+        waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
+        await eventually(lambda: other.fetchval(waits), "a seek that waits for the cursor")
+        for number in range(5):
+            await api.push(queue, [1, number], partition="p1")
+        assert not seeking.done()
+    assert (await seeking).status_code == 200
+
+
+@checks("G-SQL-1", level=Level.LIVE)
+async def test_a_transaction_gets_no_message_again_because_it_takes_longer_than_its_lease(
+    api: Api, database: Connection, queue: str
+) -> None:
+    await filled(api, database, queue, messages=2)
+    async with opened(database):
+        [row] = await pop(database, queue, seconds=1)
+        await database.execute("SELECT pg_sleep(1.1)")
+        assert await pop(database, queue, seconds=1) == []
+        await ack(database, row["lease_id"])
+        assert data(await pop(database, queue)) == ["[0, 1]"]
+
+
+@checks("G-SQL-3", level=Level.LIVE)
+async def test_a_pop_finds_what_is_behind_a_thousand_partitions_that_another_transaction_holds(
+    api: Api, database: Connection, other: Connection, queue: str
+) -> None:
+    await filled(api, database, queue)
+    items = [{"queue": queue, "partition": f"q{number:04}", "payload": number} for number in range(1_100)]
+    assert (await api.http.post("/api/v1/push", json={"items": items})).status_code == 201
+    async with opened(other):
+        for _ in range(17):
+            assert len(await pop(other, queue, 64, 64)) == 64
+        assert len(await pop(database, queue, 64, 64)) == 1_101 - 17 * 64
+
+
 async def test_other_isolation_levels_are_refused(api: Api, database: Connection, queue: str) -> None:
     await filled(api, database, queue)
     for call in (f"queen.pop('{queue}')", "queen.ack(gen_random_uuid())", f"queen.subscribe('{queue}')"):
@@ -358,15 +419,8 @@ async def test_other_isolation_levels_are_refused(api: Api, database: Connection
                 await database.execute(f"SELECT {call}")
 
 
-async def test_payloads_that_sql_cannot_have_are_refused(api: Api, database: Connection, queue: str) -> None:
+async def test_pops_of_an_encrypted_queue_are_refused(api: Api, database: Connection, queue: str) -> None:
     await filled(api, database, queue)
-    await api.push(queue, {"a": "\x00"}, partition="p0")
-    with pytest.raises(
-        asyncpg.FeatureNotSupportedError, match=r"a payload is no jsonb: queue .*, partition 'p0', offset '?1"
-    ):
-        await pop(database, queue, 2)
-    [row] = await pop(database, queue)
-    assert row["payload"] == "[0, 0]"
     await database.execute("UPDATE queen.queues SET encryption_enabled = true WHERE name = $1", queue)
     with pytest.raises(asyncpg.FeatureNotSupportedError, match="is encrypted, and the database has no key"):
         await pop(database, queue)

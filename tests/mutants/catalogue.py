@@ -905,7 +905,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-OUT-3", "what comes after a held back message overtakes it",
-        (HELD, "IF v_moved_seq IS NULL OR EXISTS (", "IF v_moved_seq IS NULL OR false AND EXISTS ("),
+        (HELD, "        WHERE NOT EXISTS (\n", "        WHERE true OR NOT EXISTS (\n"),
         tests=OUTBOX_HELD,
     ),
     _engine(
@@ -988,6 +988,16 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-OUT-1", "messages of a deleted queue go to its successor",
         ("queen/engine/outbox_append.py", "queues[name.queue] != name.queue_id", "queues[name.queue] < 0"),
         tests="tests/property/test_outbox_append.py",
+    ),
+    _engine(
+        "G-SQL-3", "a seek waits for a lock with all that it has locked",
+        ("queen/main.py", "ADMINISTRATION_LOCK_WAIT_S, lock_turns=True)", "30.0, lock_turns=True)"),
+        tests="tests/integration/test_sql_consumer.py",
+    ),
+    _sql(
+        "G-SQL-1", "a lease of the transaction ends with its time",
+        ("sql/internal/051_open_cursors.sql", "AND o.seconds IS NOT NULL\n    )) THEN", "AND false\n    )) THEN"),
+        tests="tests/integration/test_sql_consumer.py",
     ),
     _sql(
         "G-COST-1", "a push looks for each of its transaction ids in an array of them",

@@ -21,7 +21,11 @@ DECLARE
     v_bytes bigint := 0;
 BEGIN
     SELECT * INTO v_due FROM queen.outbox_held_partitions AS h
-    WHERE h.retry_at <= queen.clock() ORDER BY h.retry_at LIMIT 1;
+    WHERE h.retry_at <= queen.clock() AND EXISTS (
+        SELECT 1 FROM queen.outbox_held AS o
+        WHERE o.queue_id = h.queue_id AND o.partition = h.partition AND o.seq > h.moved_seq
+    )
+    ORDER BY h.retry_at LIMIT 1;
     IF v_due.queue_id IS NULL THEN
         SELECT * INTO v_due FROM queen.outbox_held_partitions AS h
         WHERE h.retry_at > queen.clock() + interval '61 s' ORDER BY h.retry_at DESC LIMIT 1;
@@ -109,29 +113,35 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.postpone_held_outbox_v1 IS 'Notes that a partition of the outbox is still held back, and why.';
 
--- Purpose:   ends holding back a partition of which nothing waits any more. Returns: whether it did.
--- Locks:     outbox_position, so that no move brings more meanwhile. Moves that were read before must be read again.
+-- Purpose:   ends holding back the partitions of which nothing waits any more. Returns: how many.
+-- Locks:     outbox_position, so that no move brings more meanwhile. What was read before must be read again, which is why
+--            all are let go at once.
 -- Writes:    outbox_position, outbox_held_partitions.
-CREATE OR REPLACE FUNCTION queen.let_go_outbox_v1(p_queue_id bigint, p_partition text) RETURNS bool
+CREATE OR REPLACE FUNCTION queen.let_go_outbox_v1() RETURNS bigint
 LANGUAGE plpgsql
 SET lock_timeout = '250ms'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 DECLARE
-    v_moved_seq bigint;
+    v_number bigint;
 BEGIN
     PERFORM 1 FROM queen.outbox_position AS p WHERE p.id FOR UPDATE;
-    SELECT h.moved_seq INTO v_moved_seq FROM queen.outbox_held_partitions AS h
-    WHERE h.queue_id = p_queue_id AND h.partition = p_partition FOR UPDATE SKIP LOCKED;
-    IF v_moved_seq IS NULL OR EXISTS (
-        SELECT 1 FROM queen.outbox_held AS o
-        WHERE o.queue_id = p_queue_id AND o.partition = p_partition AND o.seq > v_moved_seq
-    ) THEN
-        RETURN false;
+    WITH idle AS (
+        SELECT h.queue_id, h.partition FROM queen.outbox_held_partitions AS h
+        WHERE NOT EXISTS (
+            SELECT 1 FROM queen.outbox_held AS o
+            WHERE o.queue_id = h.queue_id AND o.partition = h.partition AND o.seq > h.moved_seq
+        )
+        FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM queen.outbox_held_partitions AS h USING idle AS i
+    WHERE h.queue_id = i.queue_id AND h.partition = i.partition;
+    GET DIAGNOSTICS v_number = ROW_COUNT;
+    IF v_number > 0 THEN
+        UPDATE queen.outbox_position AS p SET moves = p.moves + 1 WHERE p.id;
     END IF;
-    DELETE FROM queen.outbox_held_partitions AS h WHERE h.queue_id = p_queue_id AND h.partition = p_partition;
-    UPDATE queen.outbox_position AS p SET moves = p.moves + 1 WHERE p.id;
-    RETURN true;
+    RETURN v_number;
 END $$;
-COMMENT ON FUNCTION queen.let_go_outbox_v1 IS 'Ends holding back a partition of the outbox of which nothing waits any more.';
+COMMENT ON FUNCTION queen.let_go_outbox_v1 IS
+    'Ends holding back the partitions of the outbox of which nothing waits any more.';

@@ -106,7 +106,8 @@ END $$;
 COMMENT ON FUNCTION queen.group_for_transaction IS 'Internal: the group of a pop of SQL.';
 
 -- Claims cursors, those that have been ready the longest first, and reads their messages; null: there are none. Most pops
--- find one among the first; the second search is for those that find others at work there.
+-- find one among the first; the second search is for those that find others at work there. A message that cannot be
+-- returned holds up its own partition only, from itself on; it is an error if nothing else is found.
 CREATE OR REPLACE FUNCTION queen.pop_for_transaction(
     p_queue queen.queues, p_grp bigint, p_part bigint, p_batch int, p_partitions int, p_lease uuid, p_seconds int,
     p_now timestamptz
@@ -121,20 +122,26 @@ DECLARE
     v_one record;
     v_bytes bigint := 67108864;
     v_left int := p_partitions;
+    v_refused text;
     v_found queen.popped[];
 BEGIN
     FOREACH v_limit IN ARRAY ARRAY[p_partitions + 16, 1000] LOOP
-        v_parts := CASE WHEN p_part IS NULL THEN queen.ready_for_transaction(p_grp, v_limit, p_now) ELSE ARRAY[p_part] END;
+        v_parts := CASE WHEN p_part IS NULL THEN queen.ready_for_transaction(p_grp, v_limit, v_limit = 1000, p_now) ELSE ARRAY[p_part] END;
         FOREACH v_part IN ARRAY v_parts LOOP
             CONTINUE WHEN v_part = ANY(v_tried);
             v_tried := v_tried || v_part;
             SELECT * INTO v_one FROM queen.claim_for_transaction(
                 p_grp, v_part, p_queue, p_batch, v_bytes, v_found IS NULL, p_lease, p_seconds, p_now);
+            IF v_one.refused IS NOT NULL THEN
+                v_refused := v_one.refused;
+                SELECT * INTO v_one FROM queen.claim_for_transaction(
+                    p_grp, v_part, p_queue, 1, v_bytes, v_found IS NULL, p_lease, p_seconds, p_now);
+            END IF;
             IF v_one.idle THEN
                 INSERT INTO queen.open_cursors (part_id, grp_id, held) VALUES (v_part, p_grp, false) ON CONFLICT DO NOTHING;
             END IF;
             IF v_one.messages > 0 THEN
-                v_found := v_found || queen.claimed_messages(p_queue.name, v_part, v_one.claimed, p_lease);
+                v_found := v_found || v_one.popped;
                 p_batch := p_batch - v_one.messages;
                 v_bytes := v_bytes - v_one.bytes;
                 v_left := v_left - 1;
@@ -145,6 +152,9 @@ BEGIN
         END LOOP;
         EXIT WHEN p_part IS NOT NULL OR cardinality(v_parts) < v_limit;
     END LOOP;
+    IF v_found IS NULL AND v_refused IS NOT NULL THEN
+        RAISE EXCEPTION '%', v_refused USING ERRCODE = 'feature_not_supported', HINT = 'Pop it over HTTP.';
+    END IF;
     RETURN v_found;
 END $$;
 COMMENT ON FUNCTION queen.pop_for_transaction IS 'Internal: claims cursors for a pop of SQL and reads their messages.';
