@@ -95,7 +95,7 @@ def test_a_missing_segment_is_a_gap(spark, dsn):
             if each.audit == "the_log_has_no_gap"
         ]
     assert [(each.offset, each.text) for each in verdict.evidence] == [
-        (last + 1, f"the log has offset {last + 1} after offset {last - count}")
+        (last + 1, f"offsets {last - count + 1} to {last} not in the log")
     ]
 
 
