@@ -174,6 +174,11 @@ class Tables:
         for table in self._kept:
             table.unpersist()
 
+    def read_log(self) -> None:
+        """Reads the log to disk, if there is one: from then on, nothing reads the database."""
+        if self._database is not None:
+            self.log.count()
+
     def _keep(self, table: DataFrame) -> DataFrame:
         self._kept.append(table.persist(StorageLevel.DISK_ONLY))
         return self._kept[-1]
