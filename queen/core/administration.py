@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
+
+OrderT = TypeVar("OrderT", bound=Enum)
 
 #: Maximum bytes of payloads and traces per page of a list; the next page begins after the last row.
 PAGE_BYTES = 16 * 2**20
@@ -154,7 +157,38 @@ class QueueOrder(Enum):
 
     NEWEST = "newest"
     NAME = "name"
+    PARTITIONS = "partitions"
+    TOTAL = "total"
     PENDING = "pending"
+    PROCESSING = "processing"
+
+
+class PartitionOrder(Enum):
+    """The order of a list of partitions."""
+
+    NAME = "name"
+    TOTAL = "total"
+    PENDING = "pending"
+    PROCESSING = "processing"
+    DEAD_LETTER = "dead_letter"
+    NEWEST = "newest"
+
+
+class PartitionFilter(Struct, frozen=True):
+    """A filter of partitions; ``None`` matches any. ``search``: a text that the name contains."""
+
+    queue: str | None = None
+    partition: str | None = None
+    search: str | None = None
+
+
+class Page(Struct, Generic[OrderT], frozen=True):
+    """A page of a sorted list; ``reverse`` turns the order round."""
+
+    order: OrderT
+    limit: int
+    offset: int = 0
+    reverse: bool = False
 
 
 class QueueRow(Struct, frozen=True):
@@ -244,7 +278,10 @@ class Configured(Struct, frozen=True):
 
 
 class PartitionRow(Struct, frozen=True):
-    """A partition with its current statistics; where groups differ, those of its slowest group."""
+    """A partition with its current statistics; where groups differ, those of its slowest group.
+
+    ``matches``: partitions that match the filter; ``None``: all of the queue.
+    """
 
     part_id: int
     queue: str
@@ -259,6 +296,7 @@ class PartitionRow(Struct, frozen=True):
     consumed: int
     oldest_at: datetime | None
     newest_at: datetime | None
+    matches: int | None = None
 
 
 class LabelRow(Struct, frozen=True):
@@ -344,6 +382,8 @@ class MessageDetail(Struct, frozen=True):
     group_name: Sequence[str] | None
     group_done: Sequence[bool] | None
     group_lease_ends: Sequence[datetime | None] | None
+    group_failed_at: Sequence[datetime | None] | None
+    group_error: Sequence[str | None] | None
     error: str | None
     retry_count: int | None
     ttl: int
@@ -479,6 +519,39 @@ class GroupOrder(Enum):
 
     NAME = "name"
     LAG = "lag"
+    AGE = "age"
+
+
+class GroupFilter(Struct, frozen=True):
+    """A filter of groups; ``None`` matches any. ``search``: a text that the name of group or queue contains.
+
+    ``behind``: only groups with undone messages.
+    """
+
+    queues: Sequence[str] | None = None
+    search: str | None = None
+    behind: bool = False
+
+
+class CursorOrder(Enum):
+    """The order of a list of cursors."""
+
+    NAME = "name"
+    LAG = "lag"
+    AGE = "age"
+    ACKNOWLEDGED = "acknowledged"
+
+
+class CursorFilter(Struct, frozen=True):
+    """A filter of the cursors of a group; ``None`` matches any. ``search``: a text that the partition's name contains.
+
+    ``behind``: only cursors with undone messages.
+    """
+
+    group: str
+    queue: str | None = None
+    search: str | None = None
+    behind: bool = False
 
 
 class GroupsSummary(Struct, frozen=True):
@@ -498,7 +571,10 @@ class Consumers(Struct, frozen=True):
 
 
 class CursorRow(Struct, frozen=True):
-    """The cursor of a group in a partition; ``lease``: a live one; ``consumed_at``: push of its last done message."""
+    """The cursor of a group in a partition; ``lease``: a live one; ``consumed_at``: push of its last done message.
+
+    ``total``: cursors of its queue that match; ``None``: not known yet.
+    """
 
     queue: str
     partition: str
@@ -507,6 +583,7 @@ class CursorRow(Struct, frozen=True):
     lease: UUID | None
     oldest_at: datetime | None
     consumed_at: datetime | None
+    total: int | None
 
 
 class LaggingRow(Struct, frozen=True):

@@ -13,6 +13,8 @@ from queen.core.administration import (
     ConfiguredQueue,
     Consumers,
     CronSchedule,
+    CursorFilter,
+    CursorOrder,
     CursorRow,
     DeadLetter,
     DeadLetterFilter,
@@ -22,6 +24,7 @@ from queen.core.administration import (
     Found,
     GivenUp,
     GroupBy,
+    GroupFilter,
     GroupOrder,
     GroupRow,
     GroupsSummary,
@@ -31,7 +34,10 @@ from queen.core.administration import (
     MessageFilter,
     MessageKey,
     MessageRow,
+    Page,
     ParkedRow,
+    PartitionFilter,
+    PartitionOrder,
     PartitionRow,
     Period,
     QueueConfiguration,
@@ -66,13 +72,13 @@ from queen.log.append import AppendBatch
 class Catalogue(Protocol):
     """Queues, partitions, namespaces and tasks."""
 
-    async def queues(self, wanted: QueueFilter, order: QueueOrder, limit: int, offset: int) -> list[QueueRow]: ...
+    async def queues(self, wanted: QueueFilter, page: Page[QueueOrder]) -> list[QueueRow]: ...
     async def used_queues(self, wanted: QueueFilter, limit: int, offset: int) -> list[UsedQueueRow]: ...
     async def summary(self, wanted: QueueFilter = QueueFilter()) -> QueuesSummary: ...  # noqa: B008 - frozen
     async def queue(self, queue: str) -> QueueOptions | None: ...
     async def configuration(self, queue: str) -> Configured | None: ...
     async def partitions(
-        self, queue: str | None, partition: str | None, group: str | None, limit: int, offset: int
+        self, wanted: PartitionFilter, page: Page[PartitionOrder], group: str | None = None
     ) -> list[PartitionRow]: ...
     async def namespaces(self, limit: int, offset: int) -> list[LabelRow]: ...
     async def tasks(self, limit: int, offset: int) -> list[LabelRow]: ...
@@ -107,12 +113,10 @@ class DeadLetters(Protocol):
 class ConsumerGroups(Protocol):
     """Groups and their cursors."""
 
-    async def groups(
-        self, queues: Sequence[str] | None, search: str | None, order: GroupOrder, limit: int, offset: int
-    ) -> list[GroupRow]: ...
+    async def groups(self, wanted: GroupFilter, page: Page[GroupOrder]) -> list[GroupRow]: ...
     async def summary(self, wanted: QueueFilter) -> GroupsSummary: ...
     async def consumers_of(self, queues: Sequence[str]) -> Consumers: ...
-    async def cursors(self, group: str, limit: int, offset: int) -> list[CursorRow]: ...
+    async def cursors(self, wanted: CursorFilter, page: Page[CursorOrder]) -> list[CursorRow]: ...
     async def lagging(self, seconds: int, limit: int) -> list[LaggingRow]: ...
     async def seek(self, seek: Seek, after: int) -> tuple[SeekResult, int | None]: ...
     async def queues_of(self, group: str) -> list[str]: ...

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from queen.core.administration import Seek, SeekResult
+from queen.core.administration import Page, PartitionFilter, PartitionOrder, Seek, SeekResult
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.engine.context import Context
 from queen.engine.handlers.consumer_groups import seek_group
@@ -128,7 +128,9 @@ async def seek_partition(
     async def work(context: Context) -> tuple[SeekResult, bool]:
         sought = await seek_group(context, seek)
         found = await context.with_retries(
-            lambda _again: context.administration.catalogue.partitions(queue, partition, None, 1, 0)
+            lambda _again: context.administration.catalogue.partitions(
+                PartitionFilter(queue, partition), Page(PartitionOrder.NAME, 1)
+            )
         )
         return sought, bool(found)
 

@@ -79,6 +79,52 @@ async def test_a_group_is_shown_partition_by_partition(api: Api, queue: str) -> 
     assert [p["partition"] for p in page[queue]["partitions"]] == ["b"]
 
 
+async def test_cursors_are_sorted_searched_and_counted_by_the_server(
+    api: Api, queue: str, database: "asyncpg.Connection[Any]"
+) -> None:
+    for name, messages in (("north-1", 3), ("north-2", 1), ("South-1", 2), ("south-2", 1)):
+        await api.push(queue, *range(messages), partition=name)
+    await take(api, queue, queue)
+    for name, messages in (("north-2", 5), ("South-1", 2)):
+        await api.push(queue, *range(messages), partition=name)
+
+    async def shown(**parameters: Any) -> tuple[list[str], int | None]:
+        answer = (await api.http.get(f"{GROUPS}/{queue}", params=parameters)).json()
+        found = answer.get(queue, {"partitions": [], "total": 0})
+        return [each["partition"] for each in found["partitions"]], found["total"]
+
+    assert await shown(order="lag", limit=3) == (["north-2", "South-1", "north-1"], 4)
+    assert await shown(order="lag", reverse="true", limit=1, offset=3) == (["north-2"], 4)
+    assert await shown(order="acknowledged", limit=2) == (["north-1", "South-1"], 4)
+    assert await shown(behind="true") == (["South-1", "north-2"], 2)
+    assert await shown(search="SOUTH") == (["South-1", "south-2"], 2)
+    assert await shown(search="south", behind="true", order="age") == (["South-1"], 1)
+    assert await shown(reverse="true", search="orth") == (["north-2", "north-1"], 2)
+    assert await shown(queue="another") == ([], 0)
+    await groups(api, queue)  # the statistics of small queues are computed for such an answer
+    assert await shown(limit=2, offset=1) == (["north-1", "north-2"], 4)
+    for field, text in (("order", "x"), ("reverse", "x"), ("behind", "2"), ("search", "a" * 3000)):
+        response = await api.http.get(f"{GROUPS}/{queue}", params={field: text})
+        assert (response.status_code, response.json()["field"]) == (400, field)
+
+
+async def test_groups_are_sorted_and_filtered_by_the_server(api: Api, queue: str) -> None:
+    await api.push(queue, *range(5))
+    for group, messages in (("few", 4), ("many", 1), ("none", 5)):
+        await api.pop(
+            queue, consumerGroup=f"{queue}-{group}", batch=messages, partitions=9, autoAck=True, subscriptionMode="all"
+        )
+
+    async def shown(**parameters: Any) -> list[str]:
+        found = (await api.http.get(GROUPS, params={"queue": queue, **parameters})).json()
+        return [each["name"].removeprefix(f"{queue}-") for each in found]
+
+    assert await shown(order="lag") == ["many", "few", "none"]
+    assert await shown(order="lag", reverse="true") == ["none", "few", "many"]
+    assert await shown(behind="true") == ["few", "many"]
+    assert await shown(reverse="true") == ["none", "many", "few"]
+
+
 async def test_an_unknown_group_is_an_empty_object(api: Api, queue: str) -> None:
     """The original sends no body at all."""
     response = await api.http.get(f"{GROUPS}/{queue}")
