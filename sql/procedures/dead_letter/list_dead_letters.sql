@@ -110,6 +110,7 @@ CREATE OR REPLACE FUNCTION queen.count_dead_letters_v1(
 ) RETURNS bigint
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT count(*) FROM queen.find_dead_letters(p_queue, p_group, p_partition, p_error, p_from, p_to, p_scan, p_scan, 0);
+    SELECT count(*)
+    FROM queen.find_dead_letters(p_queue, p_group, p_partition, p_error, p_from, p_to, p_scan, p_scan, 0);
 END;
 COMMENT ON FUNCTION queen.count_dead_letters_v1 IS 'The number of dead letters that match, up to a bound.';
