@@ -12,6 +12,8 @@ OrderT = TypeVar("OrderT", bound=Enum)
 
 #: Maximum bytes of payloads and traces per page of a list; the next page begins after the last row.
 PAGE_BYTES = 16 * 2**20
+#: Dead letters with the same first characters of their error are counted together.
+ERROR_CHARS = 1000
 
 
 class Registration(Struct, frozen=True):
@@ -392,11 +394,15 @@ class MessageDetail(Struct, frozen=True):
 
 
 class DeadLetterFilter(Struct, frozen=True):
-    """A filter of dead letters; ``None`` matches any. The time is that of the failure."""
+    """A filter of dead letters; ``None`` matches any. The time is that of the failure.
+
+    ``error``: its first ``ERROR_CHARS`` characters.
+    """
 
     queue: str | None = None
     group: str | None = None
     partition: str | None = None
+    error: str | None = None
     begin: datetime | None = None
     end: datetime | None = None
 
@@ -464,6 +470,18 @@ class DeadLetter(Struct, frozen=True):
     payload: str
     key_id: str | None
     headers: str | None = None
+
+
+class ErrorRow(Struct, frozen=True):
+    """The dead letters with one error text; ``counts``: by spans of equal length from ``begun_at`` to ``ends_at``."""
+
+    error: str
+    number: int
+    first_failed_at: datetime
+    last_failed_at: datetime
+    counts: Sequence[int]
+    begun_at: datetime
+    ends_at: datetime
 
 
 class Failure(Struct, frozen=True):
@@ -610,6 +628,14 @@ class Seek(Struct, frozen=True):
     partition: str | None = None
     to_end: bool = False
     since: datetime | None = None
+
+
+class SeekPreview(Struct, frozen=True):
+    """What a seek would do: cursors that it moves, messages that it skips, and done ones that it delivers again."""
+
+    partitions: int
+    skipped: int
+    repeated: int
 
 
 class SeekResult(Struct, frozen=True):

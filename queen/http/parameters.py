@@ -16,6 +16,8 @@ NAME = text_of(1, limits.NAME_CHARS_MAX)
 TIME: Mapping[str, Any] = {"type": "string", "format": "date-time"}
 #: True for `true` or `1`, otherwise false.
 SWITCH: Mapping[str, Any] = {"type": "string"}
+#: True or false, and 1 or 0.
+FLAG: Mapping[str, Any] = {"type": "string", "enum": ["true", "false", "1", "0"]}
 #: For the description of a list of payloads.
 LARGE = "A page ends early if it would exceed 16 MiB; the next page starts after its last element."
 
@@ -29,8 +31,8 @@ QUEUES = Parameter(
 )
 SEARCH = Parameter("search", "Only names or labels that contain this text, case-insensitive", NAME)
 PARTITION_SEARCH = Parameter("search", "Only partitions whose name contains this text, case-insensitive", NAME)
-REVERSE = Parameter("reverse", "`true`: the order is turned round", {"type": "boolean", "default": False})
-BEHIND = Parameter("behind", "`true`: only those with messages to acknowledge", {"type": "boolean", "default": False})
+REVERSE = Parameter("reverse", "`true`: the order is turned round", FLAG)
+BEHIND = Parameter("behind", "`true`: only those with messages to acknowledge", FLAG)
 PARTITION = Parameter("partition", "Only this partition", NAME)
 NAMESPACE = Parameter("namespace", "Only queues of this namespace", NAME)
 TASK = Parameter("task", "Only queues of this task", NAME)

@@ -198,7 +198,7 @@ _DELETE_METADATA = Parameter(
     "deleteMetadata",
     "Whether to delete the stored start of the group, too (default). If not, the group starts again where "
     "it first started",
-    {"type": "string", "enum": ["true", "false", "1", "0"]},
+    parameters.FLAG,
 )
 
 

@@ -16,6 +16,7 @@ from queen.core.administration import (
     Page,
     QueueFilter,
     Seek,
+    SeekPreview,
     SeekResult,
 )
 from queen.core.limits import CURSORS_STEP
@@ -30,6 +31,7 @@ _LAGGING = call("list_lagging_v1", 2)
 _QUEUES_OF = call("find_group_queues_v1", 1)
 _WITHOUT_CURSOR = "SELECT * FROM queen.find_groups_without_cursor_v1($1) AS name"
 _SEEK = call("seek_group_v1", 7)
+_PREVIEW = call("preview_seek_v1", 5)
 _UPDATE = call("update_subscription_v1", 4)
 _CONTINUE = "SELECT complete FROM queen.subscribe_v1($1, $2, 'all', NULL, false, false, $3)"
 _DELETE = call("delete_group_v1", 5)
@@ -81,6 +83,13 @@ class ConsumerGroupStore:
             _SEEK, seek.queue, seek.group, seek.partition, seek.to_end, seek.since, after, CURSORS_STEP
         )
         return SeekResult(row["updated"], row["moved_to"]), row["last"]
+
+    async def preview(self, seek: Seek) -> SeekPreview:
+        """What a seek would do; it does nothing."""
+        [row] = await self._pool.fetch(
+            _PREVIEW, seek.queue, seek.group, seek.partition, seek.to_end, seek.since
+        )  # fmt: skip
+        return SeekPreview(*row)
 
     async def queues_of(self, group: str) -> list[str]:
         """The queues that have a group of that name."""

@@ -435,3 +435,33 @@ async def test_group_that_begins_at_the_edge_of_the_calendar_is_listed(api: Api,
     assert listed.status_code == 200
     made = [group for group in listed.json() if group["name"] == f"{queue}-g"]
     assert len(made) == (response.status_code != 400)
+
+
+async def test_a_seek_is_foreseen_without_being_done(api: Api, queue: str) -> None:
+    await api.push(queue, *range(5), partition="a")
+    await api.push(queue, *range(3), partition="b")
+    popped = await api.pop(queue, "a", consumerGroup="g", subscriptionMode="all", batch=3)
+    await api.ack([popped.messages[0], popped.messages[2]])
+    await api.pop(queue, "b", consumerGroup="g", batch=9, autoAck=True)
+    place = f"{GROUPS}/g/queues/{queue}/seek"
+
+    async def foreseen(**parameters: Any) -> list[int]:
+        response = await api.http.get(place, params=parameters)
+        assert response.status_code == 200, response.text
+        return list(response.json().values())
+
+    assert await foreseen(toEnd="true") == [2, 3, 0]
+    assert await foreseen(toBeginning="true") == [2, 0, 5]
+    assert await foreseen(toBeginning="true", partition="a") == [1, 0, 2]
+    assert await foreseen(timestamp="now", partition="b") == [1, 0, 0]
+    assert await foreseen(toEnd="true", partition="unknown") == [0, 0, 0]
+    deleted = popped.messages[0]
+    await api.http.delete(f"/api/v1/messages/{deleted['partitionId']}/{deleted['transactionId']}")
+    assert await foreseen(toBeginning="true", partition="a") == [1, 0, 1]
+    assert (await groups(api, queue))["g"]["totalLag"] == 3, "nothing is moved"
+    await seek(api, "g", queue, {"toBeginning": True}, "a")
+    assert (await groups(api, queue))["g"]["totalLag"] == 4
+    assert await foreseen(toEnd="true") == [2, 4, 0]
+    bad: list[dict[str, str]] = [{}, {"toEnd": "true", "toBeginning": "true"}, {"timestamp": "x"}, {"toEnd": "x"}]
+    for parameters in bad:
+        assert (await api.http.get(place, params=parameters)).status_code == 400
