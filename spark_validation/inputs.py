@@ -78,6 +78,13 @@ class Deleted(Struct, frozen=True):
     last: int
 
 
+class Waiting(Struct, frozen=True):
+    """A partition with messages that wait in the outbox, held back or not."""
+
+    queue: str
+    partition: str
+
+
 class Queue(Struct, frozen=True):
     """The options of a queue that audits need; a retention or ttl of null or 0 seconds never removes anything.
 
@@ -112,7 +119,8 @@ class State(Struct, frozen=True):
     ``unrecorded``: how many messages may have entered the log that no producer's journal can have: pushed with SQL, or
     as timers.
 
-    Archives of earlier releases do not know what was ``deleted``, nor the id of the ``installation``.
+    Archives of earlier releases do not know what was ``deleted``, the id of the ``installation``, or what was
+    ``waiting``.
     """
 
     taken_at: int
@@ -124,6 +132,7 @@ class State(Struct, frozen=True):
     deleted: list[Deleted] = []
     installation: str | None = None
     unrecorded: int = 0
+    waiting: list[Waiting] = []
 
 
 @dataclass(frozen=True)
@@ -137,6 +146,7 @@ class Database:
     queues: DataFrame
     groups: DataFrame
     deleted: DataFrame
+    waiting: DataFrame
     taken_at: int
     unrecorded: int = 0
 
@@ -152,6 +162,7 @@ def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
             ("queues", Queue),
             ("groups", Group),
             ("deleted", Deleted),
+            ("waiting", Waiting),
         )
     }
     return Database(log=log, **tables, taken_at=state.taken_at, unrecorded=state.unrecorded)

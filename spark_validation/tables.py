@@ -34,6 +34,7 @@ SECOND = 1_000_000
 _MESSAGE_KIND = "-8001-8000-"
 _NUMBER_CHARS = 13
 _BROADCAST_ROWS = 500_000
+_PUSHES = ("push", "transaction", "sql")
 
 
 def lane() -> Column:
@@ -158,12 +159,24 @@ class Tables:
 
     interface: ClassVar[str] = "queen"
     of_database: ClassVar[frozenset[str]] = frozenset(
-        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "kept", "deleted", "given_up", "damaged"}
+        {
+            "log",
+            "heads",
+            "cursors",
+            "dead_letters",
+            "queues",
+            "groups",
+            "kept",
+            "deleted",
+            "given_up",
+            "damaged",
+            "waiting",
+        }  # fmt: skip
     )
     counted: ClassVar[tuple[str, ...]] = (
         "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
     )  # fmt: skip
-    flow: ClassVar[tuple[str, ...]] = ("push", "pop", "ack", "transaction")
+    flow: ClassVar[tuple[str, ...]] = ("push", "pop", "ack", "transaction", "sql")
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
@@ -183,6 +196,11 @@ class Tables:
         """Frees the disk space of the cached tables."""
         for table in self._kept:
             table.unpersist()
+
+    def read_log(self) -> None:
+        """Reads the log to disk, if there is one: from then on, nothing reads the database."""
+        if self._database is not None:
+            self.log.count()
 
     def _keep(self, table: DataFrame) -> DataFrame:
         self._kept.append(table.persist(StorageLevel.DISK_ONLY))
@@ -342,16 +360,19 @@ class Tables:
     def outsiders(self) -> DataFrame:
         """Messages without a push in the journals that may come from SQL or timers: as many as there were of those."""
         most = self._database.unrecorded if self._database is not None else 0
-        if not most:
+        if most:
+            # Journals of SQL tell what it pushed.
+            most -= self.pushes.where("kind = 'sql'").count()
+        if most <= 0:
             return self._empty("lane bigint, hash bigint")
         unpushed = self.messages.where(F.col("attempts") == 0).orderBy("lane", "log_offset", "hash")
         return self._keep(unpushed.select("lane", "hash").limit(most))
 
     @cached_property
     def pushes(self) -> DataFrame:
-        """Each message of each push and transaction."""
+        """Each message of each push and transaction, also of SQL."""
         hash_, offset = _message("item")
-        rows = self._in_lanes(("push", "transaction"), "pushes").select(
+        rows = self._in_lanes(_PUSHES, "pushes").select(
             "agent",
             "number",
             "position",
@@ -454,7 +475,7 @@ class Tables:
     def named(self) -> DataFrame:
         """Each item of each call, with its transaction id, for evidence."""
         rows = []
-        for kinds, items in ((("push", "transaction"), "pushes"), (("pop",), "deliveries")):
+        for kinds, items in ((_PUSHES, "pushes"), (("pop",), "deliveries")):
             hash_, _ = _message("item")
             rows.append(
                 self._in_lanes(kinds, items).select(
@@ -615,7 +636,7 @@ class Tables:
         """
         names = []
         for kinds, items, weight in (
-            (("push", "transaction"), "pushes", 1_000),
+            (_PUSHES, "pushes", 1_000),
             (("pop",), "deliveries", 1),
             (("ack", "transaction"), "acks", 1),
         ):
@@ -699,6 +720,12 @@ class Tables:
         """The segments that cannot be read: lane, ``first`` and ``last`` offset, and why (``damage``)."""
         unreadable = self._whole_log.where(F.col("damage").isNotNull()).groupBy("lane", "damage")
         return self._keep(unreadable.agg(F.min("offset").alias("first"), F.max("offset").alias("last")))
+
+    @cached_property
+    def waiting(self) -> DataFrame:
+        """The lanes with messages in the outbox."""
+        assert self._database is not None
+        return self._database.waiting.select(lane().alias("lane"))
 
     @cached_property
     def cursors(self) -> DataFrame:
@@ -820,14 +847,16 @@ class Tables:
     def messages(self) -> DataFrame:
         """By lane and hash: the outcomes of its pushes, how often the log has it (``logged``), and its deliveries."""
         ok = F.col("outcome") == "ok"
+        # What SQL has pushed is stored some time after its commit, as what was spooled.
+        stored = ok & (F.col("kind") != "sql")
         queued = ok & ~F.col("duplicate")
-        direct = queued & ~F.col("spooled")
+        direct = stored & queued & ~F.col("spooled")
         parts = [
             self.pushes.select(
                 "lane",
                 "hash",
                 F.col("invoked").alias("pushed"),
-                F.when(ok, F.col("completed")).alias("answered"),
+                F.when(stored, F.col("completed")).alias("answered"),
                 queued.cast("int").alias("queued"),
                 direct.cast("int").alias("direct"),
                 (F.col("outcome") == "fail").cast("int").alias("refused"),
