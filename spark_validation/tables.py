@@ -171,7 +171,7 @@ class Tables:
             "given_up",
             "damaged",
             "waiting",
-        }  # fmt: skip
+        }
     )
     counted: ClassVar[tuple[str, ...]] = (
         "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
