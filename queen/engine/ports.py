@@ -324,6 +324,7 @@ class OutboxPartition(Struct, frozen=True):
 
     Attributes:
         queue: ``None`` if it was deleted.
+        fields: what stands first in the objects of the messages, each field with a comma behind it.
         held: the partition is held back.
     """
 
@@ -331,7 +332,7 @@ class OutboxPartition(Struct, frozen=True):
     queue: str | None
     partition: str
     transaction_ids: Sequence[str | None]
-    traceparents: Sequence[str | None]
+    fields: Sequence[str | None]
     payloads: Sequence[str]
     held: bool = False
 

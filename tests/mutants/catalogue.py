@@ -833,6 +833,21 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=HEADERS,
     ),
     _sql(
+        "G-DUR-5", "a pop of SQL returns no headers",
+        ("sql/procedures/sql_consumer/pop.sql", "m.producer_sub, m.headers)::queen.popped", "m.producer_sub, NULL)::queen.popped"),
+        tests=HEADERS,
+    ),
+    _engine(
+        "G-DUR-5", "messages of a partition without transaction ids lose the headers that SQL gave them",
+        ("queen/engine/outbox_append.py", "not any(ids) and not any(messages.fields)", "not any(ids)"),
+        tests=HEADERS,
+    ),
+    _sql(
+        "G-DUR-5", "a timer of SQL forgets the headers",
+        ("sql/internal/038_push_timers.sql", "queen.fields_of_push(v_traceparent, k.headers)", "queen.fields_of_push(v_traceparent, NULL)"),
+        tests=HEADERS,
+    ),
+    _sql(
         "G-PAUSE-1", "a pop of a paused group finds messages",
         ("sql/internal/045_claim.sql", "                    AND NOT (g.paused OR q.paused)\n", ""),
         tests=PAUSE,
