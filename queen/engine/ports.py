@@ -409,9 +409,15 @@ class TimersDatabase(Protocol):
     """The procedures that move timers into the log; they raise what those of ``Database`` raise."""
 
     async def read(
-        self, since: datetime | None, messages: int, size: int, ahead_s: float, held: Sequence[tuple[int, str]]
+        self,
+        since: datetime | None,
+        messages: int,
+        size: int,
+        ahead_s: float,
+        held: Sequence[tuple[int, str]],
+        limit_s: float | None,
     ) -> TimersRead: ...
-    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved: ...
+    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch, limit_s: float | None) -> Moved: ...
 
 
 class SpoolDatabase(Protocol):

@@ -18,3 +18,4 @@ DROP FUNCTION IF EXISTS queen.check_outbox_rows(text[], text[], text[]);
 DROP FUNCTION IF EXISTS queen.push_timers(bigint, text[], text[], text[], timestamptz);
 DROP FUNCTION IF EXISTS queen.read_outbox_v1(int, bigint);
 DROP FUNCTION IF EXISTS queen.read_held_outbox_v1(int, bigint);
+DROP FUNCTION IF EXISTS queen.fire_schedule_v1(bigint, text, timestamptz, timestamptz[], timestamptz, timestamptz);

@@ -970,7 +970,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-TIM-3", "two workers fire a schedule",
-        ("sql/procedures/timers/schedules.sql", "AND s.next_at = p_seen RETURNING", "RETURNING"),
+        ("sql/procedures/timers/schedules.sql", "AND s.next_at = u.seen AND s.last_at = u.last_at\n", "\n"),
         tests="tests/integration/test_schedules_cron.py",
     ),
     _engine(
@@ -987,6 +987,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-TIM-2", "a partition that is locked holds back all timers",
         ("queen/engine/timers.py", "            return await self._move_apart(messages)\n", "            raise\n"),
         tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-2", "beside timers that need a missing key, the others go partition by partition",
+        ("queen/engine/timers.py", "if self._context.keys is not None or not messages:", "if True:"),
+        tests="tests/property/test_timers_held.py",
+    ),
+    _engine(
+        "G-TIM-1", "a large timer has the same time at each try",
+        ("queen/engine/timers.py", "2.0**failures", "1.0**failures"),
+        tests="tests/property/test_timers_held.py",
+    ),
+    _sql(
+        "G-TIM-3", "a schedule that was changed fires at times of the old expression",
+        ("sql/procedures/timers/schedules.sql", "            AND s.cron = u.cron AND s.time_zone = u.time_zone AND s.catch_up = u.catch_up\n", ""),
+        tests="tests/integration/test_schedules_cron.py",
     ),
     _engine(
         "G-TIM-2", "a read begins after the last timer that was moved",
