@@ -23,6 +23,7 @@ _FIRE_SCHEDULES = (
     "SELECT queen.fire_schedules_v1($1, $2, $3, $4, $5, $6, $7, $8,"
     " array_replace($9, NULL, 'infinity'::timestamptz), $10, $11) AS fired"
 )
+_AS_READ = ("queue_id", "name", "cron", "time_zone", "catch_up", "last_at", "next_at")
 
 
 class DueTimersStore:
@@ -95,12 +96,10 @@ class SchedulesStore:
 
     async def fire(self, firings: Sequence[Firing]) -> int:
         """Makes timers of the times; returns how many schedules fired: not those that were done already or changed."""
-        s = [each.schedule for each in firings]
+        read = [[getattr(each.schedule, name) for each in firings] for name in _AS_READ]
         times = [(number, at) for number, each in enumerate(firings, 1) for at in each.times]
         [row] = await self._pool.fetch(
-            _FIRE_SCHEDULES, [x.queue_id for x in s], [x.name for x in s], [x.cron for x in s],
-            [x.time_zone for x in s], [x.catch_up for x in s], [x.last_at for x in s], [x.next_at for x in s],
-            [each.upto for each in firings], [each.next_at for each in firings],
+            _FIRE_SCHEDULES, *read, [each.upto for each in firings], [each.next_at for each in firings],
             [number for number, _ in times], [at for _, at in times],
         )  # fmt: skip
         return int(row["fired"])
