@@ -110,10 +110,18 @@ class Server:
     ) -> httpx.Response:
         """Sends a request; the answer is not an error, or has one of the statuses ``also``."""
         query = {name: _query(value) for name, value in (parameters or {}).items() if value is not None}
+        answer = self._answer(method, path, query, body, timeout_s)
+        if not answer.is_success and answer.status_code not in also:
+            raise self._refusal(answer)
+        return answer
+
+    def _answer(
+        self, method: str, path: str, query: Mapping[str, str | list[str]], body: object, timeout_s: float
+    ) -> httpx.Response:
         timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         try:
             content = msgspec.json.encode(body) if body is not None else None
-            answer = self._http.request(method, path, params=query or None, content=content, timeout=timeout)
+            return self._http.request(method, path, params=dict(query) or None, content=content, timeout=timeout)
         except UnicodeEncodeError as problem:
             raise UsageError(f"{problem.object!r} is not UTF-8") from None
         except httpx.ConnectTimeout:
@@ -125,9 +133,6 @@ class Server:
             raise UnreachableError(f"{self.url} did not answer within {timeout_s:g} s") from None
         except httpx.HTTPError as problem:
             raise UnreachableError(f"{self.url} sent no answer: {problem}") from None
-        if not answer.is_success and answer.status_code not in also:
-            raise self._refusal(answer)
-        return answer
 
     def _refusal(self, answer: httpx.Response) -> FailedError:
         try:
