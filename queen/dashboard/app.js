@@ -36,7 +36,7 @@ async function start() {
     if (error.status !== 401) askForToken(error.status === 403 ? "This token has no role that the server knows" : error.message);
     return;
   }
-  fill(root, frame());
+  root.replaceChildren(...frame());
   showUser();
   await open();
 }
@@ -67,11 +67,11 @@ function showUser() {
   const pick = select([["auto", "System theme"], ["light", "Light"], ["dark", "Dark"]], theme.chosen(), {
     "aria-label": "Colours", onchange: () => theme.choose(pick.value),
   });
-  fill(user,
+  user.replaceChildren(...[
     authentication ? h("p", {}, sub || "Signed in", h("br"), h("small", {}, role)) : h("p", {}, h("small", {}, "No authentication")),
     pick,
     h("a", { href: "docs" }, "HTTP interface"),
-    authentication ? button("Sign out", () => session.end()) : null);
+    authentication ? button("Sign out", () => session.end()) : null].filter(Boolean));
 }
 
 async function open() {
@@ -140,7 +140,7 @@ async function judged() {
 function askForToken(reason) {
   current?.close?.();
   current = null;
-  fill(root, signIn(reason, (token) => {
+  root.replaceChildren(signIn(reason, (token) => {
     session.begin(token);
     return start();
   }), noticeRegion());

@@ -59,7 +59,7 @@ export class List {
       empty, key, sort: column?.name, descending: column && Boolean(column.number) !== Boolean(place.get("reverse")),
       chosen: (chosen, descending) => this.#go({ order: chosen.order === order ? "" : chosen.order, reverse: descending === Boolean(chosen.number) ? "" : "true", offset: "" }),
     });
-    this.pager = new Pager(limit, (offset) => this.#go({ offset }));
+    this.pager = new Pager(limit, (offset) => this.#go({ offset }), caption);
     this.elements = [this.table.element, this.pager.element];
   }
 
@@ -106,10 +106,10 @@ function compare(a, b) {
 
 // Previous and next page of a list; `moved(offset)` is called with the new offset.
 export class Pager {
-  constructor(limit, moved) {
+  constructor(limit, moved, what = "the table") {
     this.limit = limit;
     this.moved = moved;
-    this.element = h("nav", { class: "pager", "aria-label": "Pages of the table" });
+    this.element = h("nav", { class: "pager", "aria-label": `Pages of ${what}` });
   }
 
   show(offset, length, total = null) {
