@@ -73,7 +73,8 @@ def make(request: Request, progress: Progress) -> Report:
                 request.journal, stack.enter_context(conversions(request.journal, request.where.master, work))
             )
         archive = open_filled(request.archive) if request.archive else None
-        snapshot = stack.enter_context(Snapshot(request.dsn)) if request.dsn else None
+        held = stack.enter_context(ExitStack())
+        snapshot = held.enter_context(Snapshot(request.dsn)) if request.dsn else None
         spark = stack.enter_context(_spark(request.where, work, journal.items() if journal else 0))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
@@ -84,6 +85,10 @@ def make(request: Request, progress: Progress) -> Report:
             database = _database(spark, archive, snapshot)
             taken_at = database.taken_at if database else None
             tables = Tables(replace(inputs, database=database))
+            if snapshot:
+                tables.read_log()
+        # Vacuum waits for the snapshot.
+        held.close()
         about = _about(request, began_at, snapshot.place if snapshot else None, taken_at)
         return _report(about, tables, journal, request, progress, began)
 

@@ -77,6 +77,13 @@ class Deleted(Struct, frozen=True):
     last: int
 
 
+class Waiting(Struct, frozen=True):
+    """A partition with messages that wait in the outbox, held back or not."""
+
+    queue: str
+    partition: str
+
+
 class Queue(Struct, frozen=True):
     """The options of a queue that audits need; a retention or ttl of null or 0 seconds never removes anything.
 
@@ -104,7 +111,8 @@ class Group(Struct, frozen=True):
 class State(Struct, frozen=True):
     """All of a database but its log. ``taken_at``: microseconds since 1970.
 
-    Archives of earlier releases do not know what was ``deleted``, nor the id of the ``installation``.
+    Archives of earlier releases do not know what was ``deleted``, the id of the ``installation``, or what was
+    ``waiting``.
     """
 
     taken_at: int
@@ -115,6 +123,7 @@ class State(Struct, frozen=True):
     groups: list[Group]
     deleted: list[Deleted] = []
     installation: str | None = None
+    waiting: list[Waiting] = []
 
 
 @dataclass(frozen=True)
@@ -128,6 +137,7 @@ class Database:
     queues: DataFrame
     groups: DataFrame
     deleted: DataFrame
+    waiting: DataFrame
     taken_at: int
 
 
@@ -142,6 +152,7 @@ def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
             ("queues", Queue),
             ("groups", Group),
             ("deleted", Deleted),
+            ("waiting", Waiting),
         )
     }
     return Database(log=log, **tables, taken_at=state.taken_at)

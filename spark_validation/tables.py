@@ -32,6 +32,7 @@ SECOND = 1_000_000
 _MESSAGE_KIND = "-8001-8000-"
 _NUMBER_CHARS = 13
 _BROADCAST_ROWS = 500_000
+_PUSHES = ("push", "transaction", "sql")
 
 
 def lane() -> Column:
@@ -148,12 +149,12 @@ class Tables:
 
     interface: ClassVar[str] = "queen"
     of_database: ClassVar[frozenset[str]] = frozenset(
-        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "kept", "deleted", "given_up"}
+        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "kept", "deleted", "given_up", "waiting"}
     )
     counted: ClassVar[tuple[str, ...]] = (
         "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
     )  # fmt: skip
-    flow: ClassVar[tuple[str, ...]] = ("push", "pop", "ack", "transaction")
+    flow: ClassVar[tuple[str, ...]] = ("push", "pop", "ack", "transaction", "sql")
 
     def __init__(self, inputs: Inputs) -> None:
         self._inputs = inputs
@@ -173,6 +174,11 @@ class Tables:
         """Frees the disk space of the cached tables."""
         for table in self._kept:
             table.unpersist()
+
+    def read_log(self) -> None:
+        """Reads the log to disk, if there is one: from then on, nothing reads the database."""
+        if self._database is not None:
+            self.log.count()
 
     def _keep(self, table: DataFrame) -> DataFrame:
         self._kept.append(table.persist(StorageLevel.DISK_ONLY))
@@ -257,9 +263,9 @@ class Tables:
 
     @cached_property
     def pushes(self) -> DataFrame:
-        """Each message of each push and transaction."""
+        """Each message of each push and transaction, also of SQL."""
         hash_, offset = _message("item")
-        rows = self._in_lanes(("push", "transaction"), "pushes").select(
+        rows = self._in_lanes(_PUSHES, "pushes").select(
             "agent",
             "number",
             "position",
@@ -356,7 +362,7 @@ class Tables:
     def named(self) -> DataFrame:
         """Each item of each call, with its transaction id, for evidence."""
         rows = []
-        for kinds, items in ((("push", "transaction"), "pushes"), (("pop",), "deliveries")):
+        for kinds, items in ((_PUSHES, "pushes"), (("pop",), "deliveries")):
             hash_, _ = _message("item")
             rows.append(
                 self._in_lanes(kinds, items).select(
@@ -474,7 +480,7 @@ class Tables:
         """The names of the lanes, with the known ``numbers`` of partitions of these names."""
         names = []
         for kinds, items in (
-            (("push", "transaction"), "pushes"),
+            (_PUSHES, "pushes"),
             (("pop",), "deliveries"),
             (("ack", "transaction"), "acks"),
         ):
@@ -540,6 +546,12 @@ class Tables:
         return self._keep(rows)
 
     @cached_property
+    def waiting(self) -> DataFrame:
+        """The lanes with messages in the outbox."""
+        assert self._database is not None
+        return self._database.waiting.select(lane().alias("lane"))
+
+    @cached_property
     def cursors(self) -> DataFrame:
         """The cursors of all groups."""
         assert self._database is not None
@@ -598,14 +610,16 @@ class Tables:
     def messages(self) -> DataFrame:
         """By lane and hash: the outcomes of its pushes, how often the log has it (``logged``), and its deliveries."""
         ok = F.col("outcome") == "ok"
+        # What SQL has pushed is stored some time after its commit, as what was spooled.
+        stored = ok & (F.col("kind") != "sql")
         queued = ok & ~F.col("duplicate")
-        direct = queued & ~F.col("spooled")
+        direct = stored & queued & ~F.col("spooled")
         parts = [
             self.pushes.select(
                 "lane",
                 "hash",
                 F.col("invoked").alias("pushed"),
-                F.when(ok, F.col("completed")).alias("answered"),
+                F.when(stored, F.col("completed")).alias("answered"),
                 queued.cast("int").alias("queued"),
                 direct.cast("int").alias("direct"),
                 (F.col("outcome") == "fail").cast("int").alias("refused"),

@@ -211,9 +211,9 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-DUR-5",
         "L",
         "Headers come back as they were sent",
-        "A message that was pushed with headers is delivered with the same names and values, and so is its dead letter "
-        "and what is replayed of it, also through encryption and the spool. A message without headers has no such "
-        "field.",
+        "A message that was pushed with headers, over HTTP or with SQL, at once or for a time, is delivered with the "
+        "same names and values, over HTTP and with SQL, and so is its dead letter and what is replayed of it, also "
+        "through encryption and the spool. A message without headers has no such field.",
         "What routes or explains a message must not be lost on the way, and who does not know of it must not meet it.",
     ),
     _safety(
@@ -837,7 +837,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-OUT-1",
-        "LF",
+        "LFA",
         "A push with SQL commits with its transaction",
         "A message that `queen.push` has written is delivered if and only if the transaction of its caller commits, "
         "and is stored once, under every fault.",
@@ -845,7 +845,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-OUT-2",
-        "L",
+        "LA",
         "Order of pushes with SQL",
         "In a partition, messages that one transaction has pushed with SQL keep their order. A transaction that began "
         "after another had committed comes after it. A transaction that stays open holds back only its own messages.",
@@ -878,7 +878,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-OUT-3",
-        "L",
+        "ML",
         "Held-back pushes with SQL",
         "A message pushed with SQL that cannot go into the log yet, because its partition is locked or its queue is "
         "encrypted and the servers have no key, holds back only the later ones of its partition. It is tried again "

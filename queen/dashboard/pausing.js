@@ -11,7 +11,7 @@ export const pausedBadge = (paused) => (paused ? badge("paused", "warn") : null)
 // What is shown while the queue or group with these names is paused, and the button, if the level allows it.
 export function pauseSwitch(operation, names, what, paused, then) {
   const turn = async () => {
-    const run = () => call(operation, names, { enabled: !paused });
+    const run = () => call(operation, names, { paused: !paused });
     const ended = paused
       ? await perform(run, `${what} is resumed`)
       : await ask({ title: `Pause ${what}?`, text: "Its consumers get no messages until you resume it. Pushes and acks continue.", action: "Pause", danger: true, run, done: `${what} is paused` });

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 
 from spec.guarantees import REGISTRY
 
-from . import ack, dead_letter, duplicate, group, lease, loss, order, retention, simple_mq, spool, transaction
+from . import ack, dead_letter, duplicate, group, lease, loss, order, outbox, retention, simple_mq, spool, transaction
 from .basis import Basis, bases_of
 
 _FAMILIES = {
-    "queen": (order, loss, duplicate, lease, ack, dead_letter, transaction, group, retention, spool),
+    "queen": (order, loss, duplicate, lease, ack, dead_letter, transaction, group, retention, spool, outbox),
     "simple-mq": (simple_mq,),
 }
 INTERFACES = tuple(_FAMILIES)

@@ -16,6 +16,8 @@ BUCKET = 8192
 
 _BITS = 64
 _CALL_IN_LANE = ["agent", "number", "lane"]
+_MESSAGE = ["lane", "hash"]
+_SQL = "kind = 'sql'"
 
 
 def _told(deliveries: DataFrame) -> DataFrame:
@@ -177,10 +179,10 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
 
     A message was stored by one of its attempts: after the first was sent, and before the first answer as stored. If
     rows of a journal are missing, the first attempt may be among them: then only messages answered as queued are
-    checked.
+    checked. What was pushed with SQL too is not: it was stored some time after its commit.
     """
-    ok, told = F.col("outcome") == "ok", placed.where(F.col("outcome") != "fail")
-    message = ["lane", "hash"]
+    ok, told = F.col("outcome") == "ok", placed.where((F.col("outcome") != "fail") & ~F.expr(_SQL))
+    message = _MESSAGE
     direct = ok & ~F.col("duplicate") & ~F.col("spooled")
     # Messages answered as queued were stored by that push; others have to be collected from their attempts. Uses the
     # table that is partitioned by message: the table of pushes would have to be shuffled.
@@ -188,6 +190,7 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
     queued = messages.where((F.col("direct") > 0) & (F.col("attempts") > 1)).select(*message)
     retried = (
         others.join(few(queued), message, "left_anti")
+        .join(few(placed.where(_SQL).select(*message).distinct()), message, "left_anti")
         .groupBy(*message)
         .agg(
             F.min("invoked").alias("invoked"),
@@ -223,11 +226,40 @@ def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFra
 
     Only messages that no other request pushed are checked.
     """
-    rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate"))
-    shared = messages.where(F.col("attempts") > 1).select("lane", "hash")
+    rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate") & ~F.expr(_SQL))
     # Calls in disorder without the messages of other requests are in disorder with them.
-    alone = _odd(rows).join(few(shared), ["lane", "hash"], "left_anti")
+    alone = _unshared(_odd(rows), messages)
     return violations(_disorder(alone), sentence("offset %s comes after offset %s in its request", "offset", "above"))
+
+
+def _unshared(pushes: DataFrame, messages: DataFrame) -> DataFrame:
+    """The pushes of messages that no other request pushed."""
+    return pushes.join(few(messages.where(F.col("attempts") > 1).select(*_MESSAGE)), _MESSAGE, "left_anti")
+
+
+@checks("G-OUT-2", level=Level.AUDIT)
+@judges("push with SQL whose offset is known", lambda placed: placed.where(_SQL))
+def pushes_with_sql_keep_their_order(placed: DataFrame, messages: DataFrame) -> DataFrame:
+    """A message of a transaction of SQL with a smaller offset than an earlier one of that transaction and partition.
+
+    Or than one of a transaction whose commit was answered before this one began. Only messages that no other request
+    pushed are checked.
+    """
+    rows = _unshared(placed.where(_SQL).where(F.col("outcome") != "fail"), messages)
+    inside = violations(
+        _disorder(_odd(rows)), sentence("offset %s comes after offset %s in its transaction", "offset", "above")
+    )
+    committed = F.when(F.col("call") == "ok", F.col("completed")).otherwise(F.lit(NEVER))
+    spans = rows.groupBy(*_CALL_IN_LANE).agg(
+        F.min("invoked").alias("invoked"),
+        F.min(committed).alias("completed"),
+        F.min("offset").alias("lowest"),
+        F.max("offset").alias("highest"),
+    )
+    late = with_greatest_before(spans, ("lane",), "highest").where(F.col("before") > F.col("lowest"))
+    late = rows.join(few(late.select(*_CALL_IN_LANE, "before")), _CALL_IN_LANE).where(F.col("offset") < F.col("before"))
+    text = "offset %s is of a transaction that began after that of offset %s had committed"
+    return inside.unionByName(violations(late, sentence(text, "offset", "before")))
 
 
 def _dated(deliveries: DataFrame) -> DataFrame:

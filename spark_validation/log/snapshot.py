@@ -17,7 +17,7 @@ from pyspark_queen import database
 from pyspark_queen.source import QueenSource
 
 from ..errors import DatabaseError
-from ..inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Offsets, Queue, State, as_database
+from ..inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Offsets, Queue, State, Waiting, as_database
 
 MESSAGES_A_TASK = 500_000
 NOTHING: Mapping[str, Mapping[str, int]] = MappingProxyType({})
@@ -55,6 +55,12 @@ FROM queen.deleted_messages AS d CROSS JOIN LATERAL unnest(d.offsets) AS u (run)
 _QUEUES = """
 SELECT to_jsonb(q)::text AS options, (extract(epoch FROM q.created_at) * 1000000)::bigint AS created_at
 FROM queen.queues AS q
+"""
+_HAS_OUTBOX = "SELECT to_regclass('queen.outbox_held') IS NOT NULL"
+_WAITING = """
+SELECT q.name AS queue, o.partition
+FROM (SELECT queue_id, partition FROM queen.outbox UNION SELECT queue_id, partition FROM queen.outbox_held) AS o
+JOIN queen.queues AS q ON q.id = o.queue_id
 """
 _CLOSE_S = 5
 _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
@@ -193,6 +199,8 @@ class Snapshot:
             groups=self._rows(Group, _GROUPS),
             deleted=self._rows(Deleted, _DELETED),
             installation=next((row[0] for row in self.fetch(_INSTALLATION)), None),
+            # A release without an outbox has no tables for it.
+            waiting=self._rows(Waiting, _WAITING) if self.fetch(_HAS_OUTBOX)[0][0] else [],
         )
 
 

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from spark_validation.columns import arrow_table
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue, Waiting
 from spark_validation.journal.schema import Call
 from tests.support.runs import Tables
 
@@ -21,7 +21,7 @@ CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) =
     THEN ('0x' || substr(id, 25))::BIGINT END;
 CREATE TABLE parts AS SELECT queue, part, list(DISTINCT left(id, 13)) AS numbers FROM (
     SELECT i.queue, i.partition AS part, i.message_id AS id
-    FROM (SELECT unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction'))
+    FROM (SELECT unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
     UNION ALL SELECT i.queue, i.partition, i.message_id
     FROM (SELECT unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
     UNION ALL SELECT i.queue, i.partition, i.message_id
@@ -69,7 +69,8 @@ SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.parti
     place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
     key_of(numbers, i.transaction_id, off) AS key
 FROM (
-    SELECT *, unnest(pushes) AS i, generate_subscripts(pushes, 1) AS pos FROM c WHERE kind IN ('push', 'transaction')
+    SELECT *, unnest(pushes) AS i, generate_subscripts(pushes, 1) AS pos FROM c
+    WHERE kind IN ('push', 'transaction', 'sql')
 ) LEFT JOIN parts ON (parts.queue, parts.part) = (i.queue, i.partition);
 CREATE TABLE d AS
 SELECT agent, number, pos, began, ended, grp, auto_ack, coalesce(lease, '') AS lease, lease_seconds AS seconds, i.queue,
@@ -118,8 +119,9 @@ SELECT queue, part, key, count(began) AS pushed, sum(queued) AS queued, sum(dire
     count(logged) AS logged, max(logged) AS log_off, count(seen) AS given, min(seen) AS seen,
     count(seen) + count(logged) > 0 AS there
 FROM (
-    SELECT queue, part, key, began, CASE WHEN said = 'ok' THEN ended END AS answered,
-        (said = 'ok' AND NOT dup)::INT AS queued, (said = 'ok' AND NOT dup AND NOT spooled)::INT AS direct,
+    SELECT queue, part, key, began, CASE WHEN said = 'ok' AND kind <> 'sql' THEN ended END AS answered,
+        (said = 'ok' AND NOT dup)::INT AS queued,
+        (said = 'ok' AND NOT dup AND NOT spooled AND kind <> 'sql')::INT AS direct,
         (said = 'fail')::INT AS refused, said = 'ok' AND spooled AS spooled,
         CASE WHEN said = 'ok' AND NOT dup THEN off END AS off, NULL AS logged, NULL AS seen
     FROM p
@@ -194,8 +196,11 @@ FROM missing AS x WHERE NOT EXISTS (FROM missing AS y WHERE (y.queue, y.part, y.
 UNION ALL SELECT queue, off FROM l GROUP BY queue, part, off HAVING count(*) > 1
 UNION ALL SELECT l.queue, h.next FROM l JOIN h USING (queue, part) WHERE l.off >= h.next""",
     "pushes_keep_their_order": """
-WITH direct AS (SELECT * FROM placed WHERE said = 'ok' AND NOT dup AND NOT spooled),
-others AS (FROM placed ANTI JOIN direct USING (queue, part, key)),
+WITH direct AS (SELECT * FROM placed WHERE said = 'ok' AND NOT dup AND NOT spooled AND kind <> 'sql'),
+others AS (
+    FROM (FROM placed ANTI JOIN direct USING (queue, part, key))
+    ANTI JOIN (FROM placed WHERE kind = 'sql') USING (queue, part, key)
+),
 spans AS (
     SELECT queue, part, off, began, ended FROM direct
     UNION ALL SELECT queue, part, min(off), min(began),
@@ -208,7 +213,7 @@ WHERE EXISTS (FROM spans AS y WHERE (y.queue, y.part) = (x.queue, x.part) AND y.
     "a_request_keeps_its_order": """
 SELECT queue, off FROM (
     SELECT queue, off, lag(off) OVER (PARTITION BY agent, number, queue, part ORDER BY pos) AS above
-    FROM placed SEMI JOIN own USING (queue, part, key) WHERE NOT dup
+    FROM placed SEMI JOIN own USING (queue, part, key) WHERE NOT dup AND kind <> 'sql'
 ) WHERE above >= off""",
     "delivered_times_never_fall": """
 SELECT queue, off FROM (
@@ -384,6 +389,25 @@ WITH r AS (
 SELECT queue, live FROM r WHERE keeps IS NULL
 UNION ALL SELECT queue, m.off FROM m JOIN r USING (queue, part)
 WHERE answered IS NOT NULL AND m.off < live AND $taken_at - began < keeps""",
+    "pushes_with_sql_keep_their_order": """
+WITH s AS (FROM placed SEMI JOIN own USING (queue, part, key) WHERE kind = 'sql')
+SELECT queue, off FROM (
+    SELECT queue, off, lag(off) OVER (PARTITION BY agent, number, queue, part ORDER BY pos) AS above FROM s
+) WHERE above >= off
+UNION ALL SELECT queue, off FROM s AS x WHERE EXISTS (
+    FROM s AS y WHERE (y.queue, y.part) = (x.queue, x.part) AND y.off > x.off AND y.call = 'ok'
+    AND y.ended < x.began)""",
+    "pushes_with_sql_commit_with_their_transaction": """
+WITH s AS (
+    SELECT p.*, m.pushed, m.refused, m.there, m.logged, m.log_off,
+        held(p.queue, p.part, p.off, p.ended)
+        AND (p.queue, p.part) NOT IN (SELECT (queue, partition) FROM waiting) AS due
+    FROM p JOIN m USING (queue, part, key) WHERE p.kind = 'sql'
+)
+SELECT queue, log_off FROM s WHERE call = 'ok' AND due AND logged <> 1
+UNION ALL SELECT queue, log_off FROM s WHERE call = 'fail' AND there AND pushed = refused
+UNION ALL SELECT queue, NULL FROM s WHERE call = 'unknown' AND due AND NOT there AND EXISTS (
+    FROM s AS t WHERE (t.agent, t.number) = (s.agent, s.number) AND t.there AND t.pushed = 1)""",
     "spooled_messages_are_stored_once": """
 SELECT queue, off FROM m WHERE spooled AND logged <> 1 AND held(m.queue, m.part, off, answered)""",
 }
@@ -392,7 +416,7 @@ SELECT queue, off FROM m WHERE spooled AND logged <> 1 AND held(m.queue, m.part,
 def as_tables(rows: Tables) -> dict[str, pa.Table]:
     """The rows as what ``judge`` reads."""
     kinds = {"calls": Call, "log": LogRow, "heads": Head, "cursors": Cursor, "dead_letters": DeadLetter}
-    kinds |= {"queues": Queue, "groups": Group, "deleted": Deleted}
+    kinds |= {"queues": Queue, "groups": Group, "deleted": Deleted, "waiting": Waiting}
     return {name: arrow_table(kind, getattr(rows, name)) for name, kind in kinds.items()}
 
 

@@ -178,7 +178,9 @@ async def test_arrays_of_different_lengths_are_refused(
     await api.configure(queue)
     with pytest.raises(asyncpg.InvalidParameterValueError) as problem:
         await database.execute("SELECT queen.push_many($1, ARRAY['1', '2']::jsonb[], ARRAY['p'])", queue)
-    assert problem.value.as_dict()["detail"] == "Their lengths are 2, 1 and NULL."
+    with pytest.raises(asyncpg.InvalidParameterValueError):
+        await database.execute("SELECT queen.push_many($1, ARRAY['1']::jsonb[], headers => '{}')", queue)
+    assert problem.value.as_dict()["detail"] == "Their lengths are 2, 1, NULL and NULL."
 
 
 async def test_a_queue_can_be_closed_to_sql(api: Api, database: "asyncpg.Connection[Any]", queue: str) -> None:
@@ -365,6 +367,23 @@ async def test_a_transaction_that_stays_open_makes_no_move_dearer(moved: str) ->
         read.append(await blocks(connection, "read_outbox_v1(1000, 1000000)"))
         assert len(await move(connection, 1000)) == 200
     await snapshot.rollback()
+    await connection.close()
+    await holder.close()
+    assert max(read[-5:]) < 3 * max(read[1:6]), read
+
+
+@checks("G-COST-1", level=Level.LIVE)
+async def test_a_long_transaction_is_not_read_again_from_its_beginning(moved: str) -> None:
+    """Its rows that were moved are dead, and stay while another transaction holds a snapshot."""
+    connection, holder = await asyncpg.connect(moved), await asyncpg.connect(moved)
+    await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    async with holder.transaction(isolation="repeatable_read"):
+        await holder.fetchval("SELECT txid_current()")
+        await push(connection, "q", *range(8_000))
+        read = []
+        for _ in range(40):
+            read.append(await blocks(connection, "read_outbox_v1(200, 1000000)"))
+            assert len(await move(connection, 200)) == 200
     await connection.close()
     await holder.close()
     assert max(read[-5:]) < 3 * max(read[1:6]), read
