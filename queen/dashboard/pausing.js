@@ -13,7 +13,7 @@ export function pauseSwitch(operation, names, what, paused, then) {
   const turn = async () => {
     const sure = paused || (await confirm({ title: `Pause ${what}?`, text: "Its consumers get no messages until you resume it. Pushes and acks continue.", action: "Pause" }));
     const done = paused ? `${what} is resumed` : `${what} is paused`;
-    if (sure && (await perform(() => call(operation, names, { enabled: !paused }), done))) await then();
+    if (sure && (await perform(() => call(operation, names, { paused: !paused }), done))) await then();
   };
   const label = paused ? "Resume" : "Pause";
   return [

@@ -28,7 +28,7 @@ export class Timers {
       { name: "Name", long: true, by: (row) => row.name, value: (row) => row.name },
       { name: "Cron", value: (row) => `${row.cron} (${row.timeZone})` },
       { name: "Next", by: (row) => Date.parse(row.nextAt), value: (row) => moment(row.nextAt) },
-      { name: "Payload", wide: true, long: true, value: (row) => glimpse(row.data) },
+      { name: "Payload", wide: true, long: true, value: (row) => glimpse(row.payload) },
       { name: "", value: (row) => (changes ? button("Delete", () => remove(row, then), { class: "danger", "aria-label": `Delete ${row.name}`, "data-key": `delete ${row.name}` }) : "") },
     ]);
     this.elements = [card("Timers", this.timers.element), card("Cron schedules", this.schedules.element)];

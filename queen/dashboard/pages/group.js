@@ -10,9 +10,6 @@ import { to } from "../router.js";
 import { session } from "../session.js";
 import { Table } from "../tables.js";
 
-// The most groups that the server lists in one answer.
-const LIMIT = 1000;
-
 export const title = ({ names }) => `Group ${names[0]}`;
 
 export function open(view, { names: [consumerGroup] }, refreshNow) {
@@ -42,19 +39,16 @@ export function open(view, { names: [consumerGroup] }, refreshNow) {
   }
 
   async function refresh() {
-    const [cursors, found] = await Promise.all([
-      call(operations.getConsumerGroup, { consumerGroup }), call(operations.listConsumerGroups, { search: consumerGroup, limit: LIMIT }),
-    ]);
+    const cursors = await call(operations.getConsumerGroup, { consumerGroup });
     const queues = Object.entries(cursors);
-    const paused = new Set(found.filter((group) => group.name === consumerGroup && group.paused).map((group) => group.queueName));
     for (const [queue] of queues) if (!tables.has(queue)) tables.set(queue, tableOf(queue));
     const shown = queues.map(([queue]) => tables.get(queue).element);
     if (!shown.length) fill(shownQueues, empty);
     else if (shown.length !== shownQueues.children.length || shown.some((element, n) => shownQueues.children[n] !== element)) fill(shownQueues, shown);
-    for (const [queue, { partitions }] of queues) {
+    for (const [queue, { partitions, paused }] of queues) {
       const { table, delivery } = tables.get(queue);
       table.show(partitions);
-      fill(delivery, pauseSwitch(operations.pauseConsumerGroup, { consumerGroup, queue }, `${consumerGroup} on ${queue}`, paused.has(queue), refreshNow));
+      fill(delivery, pauseSwitch(operations.pauseConsumerGroup, { consumerGroup, queue }, `${consumerGroup} on ${queue}`, paused, refreshNow));
     }
   }
 
