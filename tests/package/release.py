@@ -24,7 +24,7 @@ def objection(wanted: str, tags: str, changelog: str, address: str, remote: str)
     if f"v{wanted}" not in tags.split():
         return f"this commit has no tag v{wanted}: git tag --sign v{wanted}"
     if not any(line.startswith(f"## {wanted} ") for line in changelog.splitlines()):
-        return f"CHANGELOG.md has no heading `## {wanted} – <date>`"
+        return f"CHANGELOG.md has no heading `## {wanted} (<date>)`"
     if remote.strip().removesuffix(".git").replace(":", "/").split("/")[-2:] != address.split("/")[-2:]:
         return f"the repository in pyproject.toml, {address}, is not its remote: correct [project.urls]"
     return None

@@ -105,7 +105,7 @@ def test_uvx_and_pipx_run_it(wheel: Path, command: tuple[str, ...], tmp_path: Pa
 
 
 def test_a_release_needs_a_tag_a_heading_and_the_right_address() -> None:
-    heading, here = "## 1.2.3 – 2026-12-01\n", "https://h/o/n"
+    heading, here = "## 1.2.3 (2026-12-01)\n", "https://h/o/n"
     assert "has no tag v1.2.3" in str(objection("1.2.3", "v1.2.2", "", here, here))
     assert "has no heading" in str(objection("1.2.3", "v1.2.3", "## Unreleased\n", here, here))
     assert "is not its remote" in str(objection("1.2.3", "v1.2.3", heading, here, "https://h/other/n"))
