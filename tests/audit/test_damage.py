@@ -90,8 +90,8 @@ def test_damage_is_a_violation_with_its_place_and_the_rest_is_judged(spark, dsn,
     assert all(why in said for _, why in OF_DATA.values())
     done = add(spark, dsn, archive)
     assert (done.rows, done.damaged) == (0, ())
-    with Snapshot(dsn) as snapshot:
-        ask(dsn, f"DELETE FROM queen.segments WHERE last_off < {3 * A_SEGMENT - 1}")
+    newer = "SELECT 1 FROM queen.segments AS t WHERE t.part_id = s.part_id AND t.last_off > s.last_off"
+    ask(dsn, f"DELETE FROM queen.segments AS s WHERE EXISTS ({newer})")
     with Snapshot(dsn) as snapshot:
         both = database.read(spark, open_filled(archive), snapshot)
         found = {each.audit: each for each in run(Inputs(database=both), ["G-DUR-1", "G-ORD-2"])}
