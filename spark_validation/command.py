@@ -24,6 +24,7 @@ from .journal.files import Journal, files_of, open_journal, text_of
 from .live import watch as live
 from .log.snapshot import Snapshot
 from .measures import series
+from .progress import following
 from .report import About, Clock, Report, Tail
 from .run import Progress, choose, judge_all
 from .simple_mq import stored
@@ -81,6 +82,7 @@ def make(request: Request, progress: Progress) -> Report:
         snapshot = held.enter_context(Snapshot(request.dsn)) if request.dsn else None
         rows = (journal.items() if journal else 0) + (archive.messages if archive else 0)
         spark = stack.enter_context(_spark(request.where, work, rows + (snapshot.messages() if snapshot else 0)))
+        progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
         taken_at = snapshot.taken_at if snapshot else None
@@ -139,7 +141,7 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def archive(dsn: str, folder: Path, where: Where) -> job.Done:
+def archive(dsn: str, folder: Path, where: Where, progress: Progress) -> job.Done:
     """Adds the missing messages to the archive.
 
     Raises:
@@ -151,7 +153,9 @@ def archive(dsn: str, folder: Path, where: Where) -> job.Done:
         stack.enter_context(locked(folder))
         there = open_archive(folder)
         snapshot = stack.enter_context(Snapshot(dsn))
-        return job.add(stack.enter_context(_spark(where, work, snapshot.messages())), snapshot, there)
+        spark = stack.enter_context(_spark(where, work, snapshot.messages()))
+        stack.enter_context(following(spark, progress))(0, 0, "archiving")
+        return job.add(spark, snapshot, there)
 
 
 class Watch(Struct, frozen=True):
@@ -256,7 +260,7 @@ def _clocks(tables: Tables) -> tuple[Clock, ...]:
     clocks, calls = tables.get("clocks"), tables.get("calls")
     if clocks is None or calls is None:
         return ()
-    callers = calls.where(~F.col("kind").isin("fault", "end")).select("agent").distinct()
+    callers = calls.where(~F.col("kind").isin("fault", "change", "end")).select("agent").distinct()
     rows = clocks.join(callers, "agent", "left_semi").orderBy("agent").collect()
     return tuple(Clock(row.agent, row.low, row.high, row.comparisons, row.moved) for row in rows)
 
