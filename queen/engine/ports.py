@@ -324,6 +324,7 @@ class OutboxPartition(Struct, frozen=True):
 
     Attributes:
         queue: ``None`` if it was deleted.
+        fields: what stands first in the objects of the messages, each field with a comma behind it.
         held: the partition is held back.
     """
 
@@ -331,7 +332,7 @@ class OutboxPartition(Struct, frozen=True):
     queue: str | None
     partition: str
     transaction_ids: Sequence[str | None]
-    traceparents: Sequence[str | None]
+    fields: Sequence[str | None]
     payloads: Sequence[str]
     held: bool = False
 
@@ -408,9 +409,15 @@ class TimersDatabase(Protocol):
     """The procedures that move timers into the log; they raise what those of ``Database`` raise."""
 
     async def read(
-        self, since: datetime | None, messages: int, size: int, ahead_s: float, held: Sequence[tuple[int, str]]
+        self,
+        since: datetime | None,
+        messages: int,
+        size: int,
+        ahead_s: float,
+        held: Sequence[tuple[int, str]],
+        limit_s: float | None,
     ) -> TimersRead: ...
-    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved: ...
+    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch, limit_s: float | None) -> Moved: ...
 
 
 class SpoolDatabase(Protocol):
@@ -486,7 +493,12 @@ class Transport(Protocol):
     name: str
     #: Seconds between two packets; 0 for a transport that sends each at once.
     interval_s: float
+    #: Whether each packet reaches every worker; else one worker of an instance gets it, and passes it on.
+    reaches_all: bool
 
-    def send(self, packets: Sequence[bytes]) -> None: ...
+    def send(self, packets: Sequence[bytes], *, waiting_only: bool = False) -> None:
+        """Sends packets. ``waiting_only``: workers without long polls do not need them, and may be left out."""
+        ...
+
     async def start(self, receive: Callable[[bytes], None], missed: Callable[[], None]) -> None: ...
     async def stop(self) -> None: ...

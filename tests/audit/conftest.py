@@ -28,7 +28,7 @@ SMALL = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     work = tmp_path_factory.mktemp("spark")
-    java = "-XX:TieredStopAtLevel=1"
+    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
     session = start("local[2]", work, driver_memory="2g", partitions=2, java_options=java, options=SMALL)
     yield session
     session.stop()
