@@ -11,13 +11,14 @@ from .columns import arrow_table
 class LogRow(Struct, frozen=True):
     """A message of the log; ``hash`` is null if the server assigned its transaction id.
 
-    ``part_id`` distinguishes successive queues of one name.
+    ``part_id`` distinguishes successive queues of one name. ``damage``: why its segment cannot be read.
     """
 
     part_id: int
     offset: int
     created_at: int
     hash: int | None = None
+    damage: str | None = None
 
 
 class WholeRow(LogRow, frozen=True):
@@ -101,15 +102,22 @@ class Queue(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """A consumer group of a queue; ``whole`` if it began at the oldest message of every partition."""
+    """A consumer group of a queue; ``whole`` if it began at the oldest message of every partition.
+
+    ``created_at``: microseconds since 1970; a group that was deleted and came again is younger than its name.
+    """
 
     queue: str
     group: str
     whole: bool
+    created_at: int = 0
 
 
 class State(Struct, frozen=True):
     """All of a database but its log. ``taken_at``: microseconds since 1970.
+
+    ``unrecorded``: how many messages may have entered the log that no producer's journal can have: pushed with SQL, or
+    as timers.
 
     Archives of earlier releases do not know what was ``deleted``, the id of the ``installation``, or what was
     ``waiting``.
@@ -123,6 +131,7 @@ class State(Struct, frozen=True):
     groups: list[Group]
     deleted: list[Deleted] = []
     installation: str | None = None
+    unrecorded: int = 0
     waiting: list[Waiting] = []
 
 
@@ -139,6 +148,7 @@ class Database:
     deleted: DataFrame
     waiting: DataFrame
     taken_at: int
+    unrecorded: int = 0
 
 
 def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
@@ -155,7 +165,7 @@ def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
             ("waiting", Waiting),
         )
     }
-    return Database(log=log, **tables, taken_at=state.taken_at)
+    return Database(log=log, **tables, taken_at=state.taken_at, unrecorded=state.unrecorded)
 
 
 @dataclass(frozen=True)

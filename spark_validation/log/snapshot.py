@@ -21,7 +21,7 @@ from ..inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Offsets
 
 MESSAGES_A_TASK = 500_000
 NOTHING: Mapping[str, Mapping[str, int]] = MappingProxyType({})
-_COLUMNS = "partitionNumber bigint, offset bigint, createdAt timestamp, transactionHash bigint"
+_COLUMNS = "partitionNumber bigint, offset bigint, createdAt timestamp, transactionHash bigint, damage string"
 
 Row = TypeVar("Row", bound=Struct)
 
@@ -45,7 +45,8 @@ FROM queen.dead_letter_queue AS d JOIN queen.partitions AS p ON p.id = d.part_id
 JOIN queen.queues AS q ON q.id = d.queue_id
 """
 _GROUPS = """
-SELECT q.name AS queue, g.name AS group, g.subscription_mode = 'all' AND g.starts_at IS NULL AS whole
+SELECT q.name AS queue, g.name AS group, g.subscription_mode = 'all' AND g.starts_at IS NULL AS whole,
+    (extract(epoch FROM g.created_at) * 1000000)::bigint AS created_at
 FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
 """
 _DELETED = """
@@ -55,6 +56,11 @@ FROM queen.deleted_messages AS d CROSS JOIN LATERAL unnest(d.offsets) AS u (run)
 _QUEUES = """
 SELECT to_jsonb(q)::text AS options, (extract(epoch FROM q.created_at) * 1000000)::bigint AS created_at
 FROM queen.queues AS q
+"""
+# Releases without the outbox have neither sequence.
+_UNRECORDED = """
+SELECT coalesce(sum(s.last_value), 0)::bigint FROM pg_sequences AS s
+WHERE s.schemaname = 'queen' AND s.sequencename IN ('outbox_seq_seq', 'timers_seq_seq')
 """
 _HAS_OUTBOX = "SELECT to_regclass('queen.outbox_held') IS NOT NULL"
 _WAITING = """
@@ -130,6 +136,10 @@ class Snapshot:
             raise DatabaseError(f"the log cannot be read: {problem}. Its snapshot is lost: run it again") from problem
         return rows
 
+    def messages(self) -> int:
+        """The number of messages of the log."""
+        return int(self.fetch("SELECT coalesce(sum(n), 0)::bigint FROM queen.segments")[0][0])
+
     def _rows(self, kind: type[Row], query: str) -> list[Row]:
         return [kind(**row) for row in self.fetch(query)]
 
@@ -185,6 +195,7 @@ class Snapshot:
             "offset",
             F.unix_micros("createdAt").alias("created_at"),
             F.col("transactionHash").alias("hash"),
+            "damage",
             *(["message"] if whole else []),
         )
 
@@ -199,6 +210,7 @@ class Snapshot:
             groups=self._rows(Group, _GROUPS),
             deleted=self._rows(Deleted, _DELETED),
             installation=next((row[0] for row in self.fetch(_INSTALLATION)), None),
+            unrecorded=self.fetch(_UNRECORDED)[0][0],
             # A release without an outbox has no tables for it.
             waiting=self._rows(Waiting, _WAITING) if self.fetch(_HAS_OUTBOX)[0][0] else [],
         )

@@ -318,6 +318,20 @@ def changed_payload(scene: Scene, place: int) -> Expected:
     return {"deliveries_are_what_was_pushed": place}
 
 
+def misrouted(scene: Scene, place: int) -> Expected:
+    """One delivery says another partition than the message has."""
+    at = scene.of_group("a")[place]
+    scene.item(at, "deliveries", partition="b")
+    scene.forget("drained")
+    return {"deliveries_are_what_was_pushed": None, "deliveries_leave_no_gap": place + 1}
+
+
+def unreadable_segment(scene: Scene, place: int) -> Expected:
+    at = scene.row("a", place)
+    scene.tables.log[at] = replace(scene.tables.log[at], hash=None, damage="it is damaged")
+    return {"every_segment_can_be_read": place}
+
+
 def never_pushed(scene: Scene, place: int) -> Expected:
     del scene.tables.calls[scene.pushes("a")[place]]
     return {"deliveries_are_what_was_pushed": place, "the_log_holds_what_was_pushed": place}
@@ -513,6 +527,8 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     half_a_transaction: (0, 1),
     input_twice: (0, 1, 2),
     changed_payload: (FIRST, MIDDLE, LAST),
+    misrouted: (MIDDLE,),
+    unreadable_segment: (FIRST, LAST),
     never_pushed: (FIRST, MIDDLE, LAST),
     pushes_swapped: (FIRST, MIDDLE, LAST - 1),
     request_disordered: (0, 1, 2),

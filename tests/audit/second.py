@@ -19,23 +19,30 @@ NEVER = 1 << 60
 VIEWS = f"""
 CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) = '-8001-8000-'
     THEN ('0x' || substr(id, 25))::BIGINT END;
-CREATE TABLE parts AS SELECT queue, part, list(DISTINCT left(id, 13)) AS numbers FROM (
-    SELECT i.queue, i.partition AS part, i.message_id AS id
-    FROM (SELECT unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
-    UNION ALL SELECT i.queue, i.partition, i.message_id
-    FROM (SELECT unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
-    UNION ALL SELECT i.queue, i.partition, i.message_id
-    FROM (SELECT unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
+CREATE TABLE numbered AS
+SELECT queue, part, left(id, 13) AS number, sum(weight) AS weight FROM (
+    SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, agent, number
+    FROM (SELECT agent, number, unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
+    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+    FROM (SELECT agent, number, unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
+    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+    FROM (SELECT agent, number, unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
     UNION ALL SELECT queue, partition,
-        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536)
+        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1000000000000, '', 0
     FROM heads
-) WHERE offset_in(id) IS NOT NULL GROUP BY ALL;
+) WHERE offset_in(id) IS NOT NULL GROUP BY queue, part, left(id, 13);
+CREATE TABLE parts AS SELECT queue, part, list(number) AS numbers FROM numbered AS n WHERE NOT EXISTS (
+    SELECT 1 FROM numbered AS o WHERE o.number = n.number
+        AND (o.weight > n.weight OR (o.weight = n.weight AND (o.queue, o.part) < (n.queue, n.part)))
+) GROUP BY ALL;
 CREATE MACRO is_own(numbers, id) AS offset_in(id) IS NOT NULL
     AND (numbers IS NULL OR list_contains(numbers, left(id, 13)));
+CREATE MACRO is_foreign(numbers, id) AS coalesce(
+    offset_in(id) IS NOT NULL AND numbers IS NOT NULL AND NOT list_contains(numbers, left(id, 13)), false);
 CREATE MACRO key_of(numbers, id, off) AS CASE WHEN id IS NULL OR is_own(numbers, id) THEN 'offset ' || off
     ELSE ('0x' || left(sha256(id), 15))::BIGINT::VARCHAR END;
-CREATE MACRO place_of(numbers, off, message, id) AS
-    coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END);
+CREATE MACRO place_of(numbers, off, message, id) AS CASE WHEN NOT is_foreign(numbers, message) THEN
+    coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END) END;
 
 CREATE TABLE compared AS SELECT agent, sent // 30000000 AS half_minute,
     sent - server_time - server_precision AS low, answered - server_time AS high
@@ -61,7 +68,9 @@ CREATE TABLE h AS SELECT part_id, queue, partition AS part, next_offset AS next,
     coalesce(live_oldest, oldest_offset) AS live FROM heads;
 CREATE TABLE l AS SELECT h.queue, h.part, log."offset" AS off, created_at,
     coalesce(log.hash::VARCHAR, 'offset ' || log."offset") AS key
-FROM log JOIN h USING (part_id);
+FROM log JOIN h USING (part_id) WHERE damage IS NULL;
+CREATE TABLE unread AS SELECT h.queue, h.part, damage, min(log."offset") AS first, max(log."offset") AS last
+FROM log JOIN h USING (part_id) WHERE damage IS NOT NULL GROUP BY ALL;
 
 CREATE TABLE p AS
 SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i.outcome AS said,
@@ -75,6 +84,7 @@ FROM (
 CREATE TABLE d AS
 SELECT agent, number, pos, began, ended, grp, auto_ack, coalesce(lease, '') AS lease, lease_seconds AS seconds, i.queue,
     i.partition AS part, i.attempt, i.created_at, i.payload_hash AS ph,
+    is_foreign(numbers, i.message_id) AS astray,
     place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
     key_of(numbers, i.transaction_id, off) AS key
 FROM (SELECT *, unnest(deliveries) AS i, generate_subscripts(deliveries, 1) AS pos FROM c WHERE kind = 'pop')
@@ -108,7 +118,9 @@ CREATE MACRO excused(q, w, g, o) AS q IN (SELECT queue FROM silent) OR (q, w) NO
     OR EXISTS (FROM given_up AS t WHERE (t.queue, t.part, t.grp, t.off) = (q, w, g, o))
     OR EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.live > coalesce(o, 0));
 CREATE MACRO held(q, w, o, stored) AS EXISTS (FROM queues AS t WHERE t.queue = q AND t.created_at <= stored)
-    AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.oldest > coalesce(o, 0));
+    AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.oldest > coalesce(o, 0))
+    AND NOT EXISTS (
+        FROM unread AS t WHERE (t.queue, t.part) = (q, w) AND coalesce(o BETWEEN t.first AND t.last, true));
 CREATE MACRO all_given_up(q, w, g, low, high) AS q IN (SELECT queue FROM silent) OR high - low = (
     SELECT count(*) FROM given_up AS t WHERE (t.queue, t.part, t.grp) = (q, w, g) AND t.off BETWEEN low AND high - 1);
 
@@ -162,7 +174,7 @@ CREATE TABLE placed AS SELECT p.* REPLACE (coalesce(p.off, m.off, m.log_off) AS 
 FROM p JOIN m USING (queue, part, key) WHERE coalesce(p.off, m.off, m.log_off) IS NOT NULL AND said <> 'fail';
 CREATE TABLE held AS SELECT queue, part, grp, agent, number, min(lease) AS lease, min(began) AS began,
     min(ended) AS ended, min(seconds) * 1e6 AS length, bool_or(auto_ack) AS auto_ack, count(*) AS n
-FROM d GROUP BY ALL;
+FROM d WHERE NOT astray GROUP BY ALL;
 CREATE TABLE nameless AS SELECT DISTINCT (queue, part) FROM p WHERE key IS NULL AND said <> 'fail';
 CREATE TABLE own AS SELECT p.*, m.there, m.seen FROM p JOIN m USING (queue, part, key) WHERE m.pushed = 1;
 """
@@ -188,7 +200,11 @@ AND NOT EXISTS (
     FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp AND (o.swallowed OR o.tail))""",
     "the_log_has_no_gap": """
 WITH wanted AS (SELECT queue, part, unnest(range(oldest, next)) AS off FROM h),
-missing AS (FROM wanted ANTI JOIN l USING (queue, part, off))
+missing AS (
+    FROM wanted ANTI JOIN l USING (queue, part, off)
+    WHERE NOT EXISTS (
+        FROM unread AS t WHERE (t.queue, t.part) = (wanted.queue, wanted.part) AND off BETWEEN first AND last)
+)
 SELECT queue, coalesce(
     (SELECT min(off) FROM l WHERE l.queue = x.queue AND l.part = x.part AND l.off > x.off),
     (SELECT next FROM h WHERE h.queue = x.queue AND h.part = x.part)) AS off
@@ -228,9 +244,12 @@ SELECT queue, off FROM (
     "answered_pushes_are_in_the_log": """
 SELECT queue, off FROM m WHERE answered IS NOT NULL AND (logged = 0 OR logged = 1 AND log_off <> off)
 AND held(m.queue, m.part, off, answered)""",
+    "every_segment_can_be_read": "SELECT queue, first FROM unread",
     "deliveries_are_what_was_pushed": """
 WITH known AS (FROM m WHERE given > 0 AND (queued > 0 OR NOT EXISTS (FROM cut WHERE since <= m.seen)))
 SELECT queue, off FROM known WHERE pushed = 0 AND (queue, part) NOT IN (FROM nameless)
+    AND (queue, part, key) NOT IN (SELECT (queue, part, key) FROM d WHERE astray)
+UNION ALL SELECT queue, off FROM d WHERE astray
 UNION ALL SELECT queue, off FROM known WHERE seen < began
 UNION ALL SELECT queue, off FROM d SEMI JOIN known USING (queue, part, key) WHERE ph IS NOT NULL AND ph NOT IN (
     SELECT ph FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
