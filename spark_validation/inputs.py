@@ -49,13 +49,19 @@ class Offsets(Struct, frozen=True):
 
 
 class Cursor(Struct, frozen=True):
-    """The cursor of a group in a partition: everything up to ``acked``, and the offsets in ``ahead``, are done."""
+    """The cursor of a group in a partition: everything up to ``acked``, and the offsets in ``ahead``, are done.
+
+    ``lease`` is live, and covers offsets up to ``upto``. ``seen``: the highest offset that the group was ever given.
+    """
 
     queue: str
     partition: str
     group: str
     acked: int
     ahead: tuple[Offsets, ...] = ()
+    lease: str | None = None
+    upto: int | None = None
+    seen: int | None = None
 
 
 class DeadLetter(Struct, frozen=True):
@@ -101,10 +107,22 @@ class Group(Struct, frozen=True):
     whole: bool
 
 
+class Flaw(Struct, frozen=True):
+    """A row of a table that contradicts others, as the audit of that name sees it (``log/flaws.py``)."""
+
+    audit: str
+    queue: str | None = None
+    partition: str | None = None
+    group: str | None = None
+    offset: int | None = None
+    text: str = ""
+
+
 class State(Struct, frozen=True):
     """All of a database but its log. ``taken_at``: microseconds since 1970.
 
-    Archives of earlier releases do not know what was ``deleted``, nor the id of the ``installation``.
+    Archives of earlier releases do not know what was ``deleted``, which groups are ``retired`` (deleted by somebody),
+    whether PostgreSQL's clock has stepped, nor the id of the ``installation``.
     """
 
     taken_at: int
@@ -114,6 +132,8 @@ class State(Struct, frozen=True):
     queues: list[Queue]
     groups: list[Group]
     deleted: list[Deleted] = []
+    retired: list[Group] = []
+    clock_stepped: bool = False
     installation: str | None = None
 
 
@@ -128,10 +148,14 @@ class Database:
     queues: DataFrame
     groups: DataFrame
     deleted: DataFrame
+    retired: DataFrame
     taken_at: int
+    clock_stepped: bool = False
+    flaws: DataFrame | None = None
+    """None: without PostgreSQL nobody has looked for them."""
 
 
-def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
+def as_database(spark: SparkSession, log: DataFrame, state: State, flaws: list[Flaw] | None = None) -> Database:
     """The state as tables beside its log."""
     tables = {
         name: spark.createDataFrame(arrow_table(kind, getattr(state, name)))
@@ -142,9 +166,11 @@ def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
             ("queues", Queue),
             ("groups", Group),
             ("deleted", Deleted),
+            ("retired", Group),
         )
     }
-    return Database(log=log, **tables, taken_at=state.taken_at)
+    found = None if flaws is None else spark.createDataFrame(arrow_table(Flaw, flaws))
+    return Database(log=log, **tables, taken_at=state.taken_at, clock_stepped=state.clock_stepped, flaws=found)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,11 @@ def _offset_in(id_: Column) -> Column:
     return F.conv(F.substring(id_, 25, 12), 16, 10).cast("bigint")
 
 
+def offset_in(id_: Column) -> Column:
+    """The offset in a message id; null for other texts."""
+    return F.when(_is_message_id(id_), _offset_in(id_))
+
+
 def _message(item: str) -> tuple[Column, Column]:
     """Hash and offset of an item of a call, in a partition of these ``numbers``.
 
@@ -148,7 +153,19 @@ class Tables:
 
     interface: ClassVar[str] = "queen"
     of_database: ClassVar[frozenset[str]] = frozenset(
-        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "kept", "deleted", "given_up"}
+        {
+            "log",
+            "heads",
+            "cursors",
+            "dead_letters",
+            "queues",
+            "groups",
+            "kept",
+            "deleted",
+            "given_up",
+            "flaws",
+            "retired",
+        }
     )
     counted: ClassVar[tuple[str, ...]] = (
         "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
@@ -166,7 +183,7 @@ class Tables:
             return None
         if self._inputs.calls is None and not of_database:
             return None
-        table: DataFrame = getattr(self, name)
+        table: DataFrame | None = getattr(self, name)
         return table
 
     def close(self) -> None:
@@ -228,7 +245,9 @@ class Tables:
         assert self._inputs.calls is not None
         completed = F.coalesce(F.col("answered") - F.col("low"), F.lit(NEVER))
         return (
-            self._inputs.calls.join(F.broadcast(self.clocks.select("agent", "low", "high")), "agent")
+            self._inputs.calls.join(F.broadcast(self.clocks.select("agent", "low", "high", "comparisons")), "agent")
+            .withColumn("compared", F.col("comparisons") > 0)
+            .drop("comparisons")
             .withColumn("invoked", F.col("sent") - F.col("high"))
             .withColumn("completed", completed)
             .withColumn("group", F.coalesce("group", F.lit(QUEUE_MODE)))
@@ -265,6 +284,7 @@ class Tables:
             "position",
             "kind",
             "call",
+            "compared",
             "invoked",
             "completed",
             "lane",
@@ -575,15 +595,29 @@ class Tables:
 
     @cached_property
     def queues(self) -> DataFrame:
-        """The options of the queues, with the time of the snapshot."""
+        """The options of the queues, with the time of the snapshot, and whether PostgreSQL's clock has stepped."""
         assert self._database is not None
-        return self._database.queues.withColumn("taken_at", F.lit(self._database.taken_at))
+        given = {"taken_at": self._database.taken_at, "clock_stepped": self._database.clock_stepped}
+        return self._database.queues.withColumns({name: F.lit(value) for name, value in given.items()})
+
+    @cached_property
+    def flaws(self) -> DataFrame | None:
+        """What tables of the database say against each other."""
+        assert self._database is not None
+        flaws = self._database.flaws
+        return None if flaws is None else flaws.withColumn("lane", lane())
 
     @cached_property
     def groups(self) -> DataFrame:
         """The consumer groups."""
         assert self._database is not None
         return self._database.groups
+
+    @cached_property
+    def retired(self) -> DataFrame:
+        """The consumer groups that somebody deleted."""
+        assert self._database is not None
+        return self._database.retired
 
     # ------------------------------------------------------------ one row per message
 
@@ -612,19 +646,22 @@ class Tables:
                 F.when(queued, F.col("offset")).alias("offset"),
                 F.col("payload_hash").alias("pushed_payload"),
                 (F.col("spooled") & ok).alias("spooled"),
+                "compared",
             ),
             self.deliveries.select(
                 "lane", "hash", "offset", F.col("completed").alias("seen"), F.col("payload_hash").alias("seen_payload")
             ),
         ]
         if self._database is not None:
-            logged = self.log.select("lane", "hash", "offset", F.col("offset").alias("log_offset"))
+            logged = self.log.select(
+                "lane", "hash", "offset", F.col("offset").alias("log_offset"), F.col("created_at").alias("logged_at")
+            )
             parts.append(self._undeleted(logged))
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part, allowMissingColumns=True)
         if "log_offset" not in rows.columns:
-            rows = rows.withColumn("log_offset", F.lit(None).cast("bigint"))
+            rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in ("log_offset", "logged_at")})
         return self._keep(
             self._by_message(rows.where(F.col("hash").isNotNull()))
             .groupBy("lane", "hash")
@@ -640,6 +677,8 @@ class Tables:
                 F.max("offset").alias("offset_high"),
                 F.count("log_offset").alias("logged"),
                 F.max("log_offset").alias("log_offset"),
+                F.max("logged_at").alias("logged_at"),
+                F.min("compared").alias("compared"),
                 F.count("seen").alias("deliveries"),
                 F.min("seen").alias("seen_at"),
                 F.min("pushed_payload").alias("pushed_low"),
@@ -686,6 +725,7 @@ class Tables:
                 F.min("offset").alias("offset"),
                 F.max("offset").alias("offset_high"),
                 F.min("created_at").alias("created_at"),
+                F.max("created_at").alias("created_high"),
                 F.max("may_finish").alias("may_finish"),
                 F.min("done_at").alias("done_at"),
                 F.sum("letters").alias("letters"),

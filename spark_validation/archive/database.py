@@ -27,7 +27,7 @@ def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Da
     log = _archived(spark, archive, [(head.part_id, head.oldest_offset, till[head.part_id]) for head in heads])
     if snapshot:
         log = snapshot.log(spark).unionByName(log)
-    return as_database(spark, log, replace(state, heads=heads))
+    return as_database(spark, log, replace(state, heads=heads), snapshot.flaws() if snapshot else None)
 
 
 def _reaching_back(head: Head, archived: Offsets | None, till: int) -> Head:

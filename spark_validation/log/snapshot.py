@@ -17,7 +17,8 @@ from pyspark_queen import database
 from pyspark_queen.source import QueenSource
 
 from ..errors import DatabaseError
-from ..inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Offsets, Queue, State, as_database
+from ..inputs import Cursor, Database, DeadLetter, Deleted, Flaw, Group, Head, Offsets, Queue, State, as_database
+from . import flaws
 
 MESSAGES_A_TASK = 500_000
 NOTHING: Mapping[str, Mapping[str, int]] = MappingProxyType({})
@@ -34,7 +35,8 @@ LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments G
 ON s.part_id = p.id
 """
 _CURSORS = """
-SELECT q.name AS queue, p.name AS partition, g.name AS group, c.acked, c.ahead
+SELECT q.name AS queue, p.name AS partition, g.name AS group, c.acked, c.ahead, c.upto, c.seen,
+    CASE WHEN c.ready_at > clock_timestamp() AND c.ready_at < 'infinity' THEN c.lease::text END AS lease
 FROM queen.partition_consumers AS c JOIN queen.partitions AS p ON p.id = c.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
 """
@@ -56,6 +58,11 @@ _QUEUES = """
 SELECT to_jsonb(q)::text AS options, (extract(epoch FROM q.created_at) * 1000000)::bigint AS created_at
 FROM queen.queues AS q
 """
+_RETIRED = """
+SELECT q.name AS queue, r.name AS group, false AS whole
+FROM queen.retired_groups AS r JOIN queen.queues AS q ON q.id = r.queue_id
+"""
+_STEPPED = "SELECT true WHERE EXISTS (SELECT 1 FROM queen.clock_steps)"
 _CLOSE_S = 5
 _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
 
@@ -136,6 +143,9 @@ class Snapshot:
                 row["group"],
                 row["acked"],
                 tuple(Offsets(each.lower, each.upper - 1) for each in row["ahead"] or ()),
+                row["lease"],
+                row["upto"],
+                row["seen"],
             )
             for row in self.fetch(_CURSORS)
         ]
@@ -145,7 +155,7 @@ class Snapshot:
 
     def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
         """The tables; each query that uses the log reads it again."""
-        return as_database(spark, self.log(spark, messages_a_task), self.state())
+        return as_database(spark, self.log(spark, messages_a_task), self.state(), self.flaws())
 
     def log(
         self,
@@ -192,8 +202,35 @@ class Snapshot:
             queues=self._queues(),
             groups=self._rows(Group, _GROUPS),
             deleted=self._rows(Deleted, _DELETED),
+            retired=[Group(**row) for row in self._runner.run(self._tried(_RETIRED))],
+            clock_stepped=bool(self._runner.run(self._tried(_STEPPED))),
             installation=next((row[0] for row in self.fetch(_INSTALLATION)), None),
         )
+
+    def flaws(self) -> list[Flaw]:
+        """What tables say against each other; nothing of tables that a release does not have."""
+        return self._runner.run(self._flaws())
+
+    async def _flaws(self) -> list[Flaw]:
+        found: list[Flaw] = []
+        for audit, query in flaws.QUERIES.items():
+            columns = 'queue, partition, "group", "offset", text'
+            rows = await self._tried(f"SELECT f.* FROM ({query}) AS f ({columns}) LIMIT {flaws.LIMIT}")
+            found += [Flaw(audit, *row) for row in rows]
+        for audit, what, query in flaws.PARSED:
+            try:
+                await self._tried(query)
+            except asyncpg.DataError as problem:
+                found.append(Flaw(audit, text=f"{what}: {problem}"))
+        return found
+
+    async def _tried(self, query: str) -> list[Any]:
+        try:
+            async with self._connection.transaction():
+                rows: list[Any] = await self._connection.fetch(query)
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError):
+            return []
+        return rows
 
 
 def _queue(row: dict[str, Any], created_at: int) -> Queue:

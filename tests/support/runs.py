@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queen.log import ids
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Offsets, Queue
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Group, Head, LogRow, Offsets, Queue
 from spark_validation.journal.history import payload_hash
 from spark_validation.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem
 from spec import model
@@ -26,6 +26,8 @@ class Tables:
     queues: list[Queue] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     deleted: list[Deleted] = field(default_factory=list)
+    retired: list[Group] = field(default_factory=list)
+    flaws: list[Flaw] = field(default_factory=list)
 
     def add(self, other: "Tables") -> None:
         """Takes in the rows of another run."""
