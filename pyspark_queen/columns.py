@@ -34,8 +34,11 @@ TYPES = {
     "partitionNumber": "bigint",
     "transactionHash": "bigint",
     "message": "string",
+    # Why a segment cannot be read: its messages have only their place and time. Without this column it is an error.
+    "damage": "string",
 }
 _DECODED = frozenset({"transactionId", "payload", "headers", "producerSub", "traceId"})
+_PLACED = frozenset({"queue", "partition", "offset", "createdAt", "partitionNumber"})
 _PLAIN = b'{"payload":'
 
 
@@ -52,6 +55,7 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 _decoder = msgspec.json.Decoder(Stored)
+_all = msgspec.json.Decoder(list[Stored])
 _headers = msgspec.json.Decoder(dict[str, str])
 
 
@@ -180,7 +184,33 @@ _MAKERS: dict[str, Callable[[Some], object]] = {
     "partitionNumber": lambda some: np.array([place.number for place in some.places])[some.each(some.place)],
     "transactionHash": Some.hashes,
     "message": Some.messages,
+    "damage": lambda some: [None] * int(some.n.sum()),
 }
+
+
+def flaw(n: int, ids: bytes | None, ends_bytes: int, ends: bytes | None, data: bytes | None) -> str | None:
+    """Why a segment cannot be read; its data is looked at if it is given."""
+    if ids is not None and len(ids) != 16 * n:
+        return f"it has {n} messages, and {len(ids)} bytes of hashes, not {16 * n}"
+    if ends_bytes != 4 * n:
+        return f"it has {n} messages, and {ends_bytes} bytes of their ends, not {4 * n}"
+    if ends is None or data is None:
+        return None
+    return _flaw_of_data(n, np.frombuffer(ends, ">u4").astype(np.int64), data)
+
+
+def _flaw_of_data(n: int, stops: npt.NDArray[np.int64], data: bytes) -> str | None:
+    if stops[-1] + 1 != len(data) or (np.diff(stops, prepend=0) < 1).any():
+        return f"the ends of its messages do not fit its data of {len(data)} bytes"
+    marks = np.frombuffer(data, np.uint8)[stops]
+    if data[:1] != b"[" or (marks[:-1] != ord(",")).any() or marks[-1] != ord("]"):
+        return "its messages do not end where they should"
+    try:
+        data.decode()
+        number = len(_all.decode(data))
+    except (UnicodeDecodeError, msgspec.DecodeError) as problem:
+        return f"its data is not JSON: {problem}"
+    return None if number == n else f"it has {n} messages, and its data has {number}"
 
 
 class Wanted(Struct, frozen=True):
@@ -200,6 +230,11 @@ class Wanted(Struct, frozen=True):
         """Whether the messages are needed."""
         return "message" in self.names or not _DECODED.isdisjoint(self.names)
 
+    @property
+    def damage(self) -> bool:
+        """Whether it is told what cannot be read."""
+        return "damage" in self.names
+
     def batch(self, some: Some) -> pa.RecordBatch:
         """One row per message."""
         columns = []
@@ -208,6 +243,19 @@ class Wanted(Struct, frozen=True):
             if not isinstance(made, pa.Array):
                 made = pa.array(made) if isinstance(made, np.ndarray) else pa.array(made, field.type)
             columns.append(made if made.type == field.type else made.cast(field.type))
+        return pa.record_batch(columns, schema=self.schema)
+
+    def damaged(self, some: Some, why: str) -> pa.RecordBatch:
+        """The places and times of messages that cannot be read."""
+        rows = int(some.n.sum())
+        columns = []
+        for name, field in zip(self.names, self.schema, strict=True):
+            if name in _PLACED:
+                made = _MAKERS[name](some)
+                made = made if isinstance(made, pa.Array) else pa.array(made)
+                columns.append(made if made.type == field.type else made.cast(field.type))
+            else:
+                columns.append(pa.array([why if name == "damage" else None] * rows, field.type))
         return pa.record_batch(columns, schema=self.schema)
 
 

@@ -23,6 +23,7 @@ from .journal.files import Journal, files_of, open_journal, text_of
 from .live import watch as live
 from .log.snapshot import Snapshot
 from .measures import series
+from .progress import following
 from .report import About, Clock, Report, Tail
 from .run import Progress, choose, judge_all
 from .simple_mq import stored
@@ -73,8 +74,10 @@ def make(request: Request, progress: Progress) -> Report:
                 request.journal, stack.enter_context(conversions(request.journal, request.where.master, work))
             )
         archive = open_filled(request.archive) if request.archive else None
-        snapshot = stack.enter_context(Snapshot(request.dsn)) if request.dsn else None
+        held = stack.enter_context(ExitStack())
+        snapshot = held.enter_context(Snapshot(request.dsn)) if request.dsn else None
         spark = stack.enter_context(_spark(request.where, work, journal.items() if journal else 0))
+        progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
         taken_at = snapshot.taken_at if snapshot else None
@@ -84,6 +87,10 @@ def make(request: Request, progress: Progress) -> Report:
             database = _database(spark, archive, snapshot)
             taken_at = database.taken_at if database else None
             tables = Tables(replace(inputs, database=database))
+            if snapshot:
+                tables.read_log()
+        # Vacuum waits for the snapshot.
+        held.close()
         about = _about(request, began_at, snapshot.place if snapshot else None, taken_at)
         return _report(about, tables, journal, request, progress, began)
 
@@ -129,7 +136,7 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def archive(dsn: str, folder: Path, where: Where) -> job.Done:
+def archive(dsn: str, folder: Path, where: Where, progress: Progress) -> job.Done:
     """Adds the missing messages to the archive.
 
     Raises:
@@ -141,7 +148,9 @@ def archive(dsn: str, folder: Path, where: Where) -> job.Done:
         stack.enter_context(locked(folder))
         there = open_archive(folder)
         snapshot = stack.enter_context(Snapshot(dsn))
-        return job.add(stack.enter_context(_spark(where, work)), snapshot, there)
+        spark = stack.enter_context(_spark(where, work))
+        stack.enter_context(following(spark, progress))(0, 0, "archiving")
+        return job.add(spark, snapshot, there)
 
 
 class Watch(Struct, frozen=True):
@@ -246,7 +255,7 @@ def _clocks(tables: Tables) -> tuple[Clock, ...]:
     clocks, calls = tables.get("clocks"), tables.get("calls")
     if clocks is None or calls is None:
         return ()
-    callers = calls.where(~F.col("kind").isin("fault", "end")).select("agent").distinct()
+    callers = calls.where(~F.col("kind").isin("fault", "change", "end")).select("agent").distinct()
     rows = clocks.join(callers, "agent", "left_semi").orderBy("agent").collect()
     return tuple(Clock(row.agent, row.low, row.high, row.comparisons, row.moved) for row in rows)
 

@@ -11,13 +11,14 @@ from .columns import arrow_table
 class LogRow(Struct, frozen=True):
     """A message of the log; ``hash`` is null if the server assigned its transaction id.
 
-    ``part_id`` distinguishes successive queues of one name.
+    ``part_id`` distinguishes successive queues of one name. ``damage``: why its segment cannot be read.
     """
 
     part_id: int
     offset: int
     created_at: int
     hash: int | None = None
+    damage: str | None = None
 
 
 class WholeRow(LogRow, frozen=True):
@@ -83,6 +84,13 @@ class Deleted(Struct, frozen=True):
     last: int
 
 
+class Waiting(Struct, frozen=True):
+    """A partition with messages that wait in the outbox, held back or not."""
+
+    queue: str
+    partition: str
+
+
 class Queue(Struct, frozen=True):
     """The options of a queue that audits need; a retention or ttl of null or 0 seconds never removes anything.
 
@@ -100,11 +108,15 @@ class Queue(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """A consumer group of a queue; ``whole`` if it began at the oldest message of every partition."""
+    """A consumer group of a queue; ``whole`` if it began at the oldest message of every partition.
+
+    ``created_at``: microseconds since 1970; a group that was deleted and came again is younger than its name.
+    """
 
     queue: str
     group: str
     whole: bool
+    created_at: int = 0
 
 
 class Flaw(Struct, frozen=True):
@@ -121,8 +133,11 @@ class Flaw(Struct, frozen=True):
 class State(Struct, frozen=True):
     """All of a database but its log. ``taken_at``: microseconds since 1970.
 
+    ``unrecorded``: how many messages may have entered the log that no producer's journal can have: pushed with SQL, or
+    as timers.
+
     Archives of earlier releases do not know what was ``deleted``, which groups are ``retired`` (deleted by somebody),
-    whether PostgreSQL's clock has stepped, nor the id of the ``installation``.
+    whether PostgreSQL's clock has stepped, the id of the ``installation``, or what was ``waiting``.
     """
 
     taken_at: int
@@ -135,6 +150,8 @@ class State(Struct, frozen=True):
     retired: list[Group] = []
     clock_stepped: bool = False
     installation: str | None = None
+    unrecorded: int = 0
+    waiting: list[Waiting] = []
 
 
 @dataclass(frozen=True)
@@ -149,7 +166,9 @@ class Database:
     groups: DataFrame
     deleted: DataFrame
     retired: DataFrame
+    waiting: DataFrame
     taken_at: int
+    unrecorded: int = 0
     clock_stepped: bool = False
     flaws: DataFrame | None = None
     """None: without PostgreSQL nobody has looked for them."""
@@ -167,10 +186,18 @@ def as_database(spark: SparkSession, log: DataFrame, state: State, flaws: list[F
             ("groups", Group),
             ("deleted", Deleted),
             ("retired", Group),
+            ("waiting", Waiting),
         )
     }
     found = None if flaws is None else spark.createDataFrame(arrow_table(Flaw, flaws))
-    return Database(log=log, **tables, taken_at=state.taken_at, clock_stepped=state.clock_stepped, flaws=found)
+    return Database(
+        log=log,
+        **tables,
+        taken_at=state.taken_at,
+        unrecorded=state.unrecorded,
+        clock_stepped=state.clock_stepped,
+        flaws=found,
+    )
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 appender.stderr.layout.alwaysWriteExceptions = false
+# With a level of its own it does not say that it sets one.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 """
 _SETTINGS = {
     "spark.ui.enabled": "false",

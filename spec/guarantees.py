@@ -845,7 +845,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-OUT-2",
-        "L",
+        "LA",
         "Order of pushes with SQL",
         "In a partition, messages that one transaction has pushed with SQL keep their order. A transaction that began "
         "after another had committed comes after it. A transaction that stays open holds back only its own messages.",
@@ -878,7 +878,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-OUT-3",
-        "L",
+        "ML",
         "Held-back pushes with SQL",
         "A message pushed with SQL that cannot go into the log yet, because its partition is locked or its queue is "
         "encrypted and the servers have no key, holds back only the later ones of its partition. It is tried again "

@@ -62,14 +62,16 @@ def pool_sizes(database: Database, workers: int) -> PoolSizes:
         return PoolSizes(
             workers, max(1, database.hot_connections // workers), max(1, database.cold_connections // workers)
         )
-    # The spool is replayed on one connection, because the others of a small number have more to do.
+    # Those of a small number have more to do than to replay the spool. With a second one, the outbox and timers go on
+    # while a try of what is held back takes long.
     left = total // workers - BACKGROUND_CONNECTIONS - 1
     if left < _LEAST:
         least = workers * (BACKGROUND_CONNECTIONS + 1 + _LEAST)
         raise SettingError(
             f"QUEEN_CONNECTIONS={total} is too few for NUM_WORKERS={workers}: set at least {least}, or fewer workers"
         )
-    return PoolSizes(workers, *split(left), replay=1)
+    replay = min(left - _LEAST, 1) + 1
+    return PoolSizes(workers, *split(left + 1 - replay), replay=replay)
 
 
 #: One connection for messages, one for everything else.

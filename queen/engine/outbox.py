@@ -51,7 +51,8 @@ class Outbox:
     ) -> None:
         self._context, self._database, self._leads = context, database, leads
         self._clock, self._sleep = clock, sleep
-        self._held = HeldOutbox(context, database, sleep)
+        self._moving = asyncio.Lock()
+        self._held = HeldOutbox(context, database, self._moving, sleep)
         self._led = self._stands_in = False
         self._waiting_at: int | None = None
         self._used_at = -_USED_S
@@ -98,7 +99,9 @@ class Outbox:
             while self._leads() or self._stands_in:
                 if retrying.done():
                     retrying.result()
-                if await self.move():
+                async with self._moving:
+                    moved = await self.move()
+                if moved:
                     self._used_at = self._clock()
                 else:
                     await self._sleep(self._pause_s())

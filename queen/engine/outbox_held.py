@@ -24,12 +24,23 @@ _LIMIT_S = 3600.0
 
 
 class HeldOutbox:
-    """Moves messages that are held back, once they can be; ``sleep`` waits for a number of seconds."""
+    """Moves messages that are held back, once they can be.
+
+    Args:
+        context: of the engine.
+        database: the procedures.
+        moving: locked while this worker moves.
+        sleep: waits for a number of seconds.
+    """
 
     def __init__(
-        self, context: Context, database: OutboxDatabase, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        context: Context,
+        database: OutboxDatabase,
+        moving: asyncio.Lock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._context, self._database, self._sleep = context, database, sleep
+        self._context, self._database, self._moving, self._sleep = context, database, moving, sleep
         self._news = asyncio.Event()
 
     def look(self) -> None:
@@ -40,27 +51,44 @@ class HeldOutbox:
         """Tries what is due, until cancelled.
 
         Raises:
-            QueenError: PostgreSQL is unavailable, or too slow to tell.
+            DatabaseUnavailableError: PostgreSQL is unavailable.
         """
         while True:
             self._news.clear()
-            if await self._try_some():
+            try:
+                is_over = await self._try_some()
+            except DatabaseUnavailableError:
+                raise
+            except Exception as problem:  # any: the mover goes on
+                log.warning("Messages of the outbox that are held back are tried later: %s", reason_of(problem))
+                is_over = True
+            if is_over:
                 await self._rest()
 
     async def _try_some(self) -> bool:
         """Tries what is due, then lets partitions go; says whether nothing more is to be done now."""
-        failures = 0
+        moved = failures = 0
         for _ in range(_TRIES_MAX):
             tried = await self.retry()
-            failures += tried is False
+            moved, failures = moved + (tried is True), failures + (tried is False)
             if tried is None or failures >= _FAILURES_MAX:
                 break
+        if moved and tried is None:
+            # While the mover is at work, a partition to which messages come all the time is never empty.
+            async with self._moving:
+                while await self.retry(failed=False):
+                    pass
+                await self._let_go()
+        else:
+            await self._let_go()
+        return tried is None or failures >= _FAILURES_MAX
+
+    async def _let_go(self) -> None:
         try:
             if number := await self._database.let_go():
                 log.info("Messages of the outbox of %d partitions are no longer held back", number)
         except TooSlowError as problem:  # the mover is at work
             log.debug("Partitions are held back a little longer: %s", problem)
-        return tried is None or failures >= _FAILURES_MAX
 
     async def _rest(self) -> None:
         waits = [asyncio.ensure_future(self._news.wait()), asyncio.ensure_future(self._sleep(_LOOK_S))]
@@ -70,10 +98,14 @@ class HeldOutbox:
             for each in waits:
                 each.cancel()
 
-    async def retry(self) -> bool | None:
-        """Tries the partition that is due longest; says whether it got on. ``None``: none is due."""
+    async def retry(self, *, failed: bool = True) -> bool | None:
+        """Tries the partition that is due longest; says whether it got on. ``None``: none is due.
+
+        Args:
+            failed: also if its last try failed, so that this one may take long.
+        """
         read = await self._database.read_held(MESSAGES_MAX, BYTES_MAX)
-        if read is None:
+        if read is None or (read.tries and not failed):
             return None
         limit_s = min(REPLAY_CALL_S * 2**read.tries, _LIMIT_S) if read.tries else None
         try:

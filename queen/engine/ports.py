@@ -486,7 +486,12 @@ class Transport(Protocol):
     name: str
     #: Seconds between two packets; 0 for a transport that sends each at once.
     interval_s: float
+    #: Whether each packet reaches every worker; else one worker of an instance gets it, and passes it on.
+    reaches_all: bool
 
-    def send(self, packets: Sequence[bytes]) -> None: ...
+    def send(self, packets: Sequence[bytes], *, waiting_only: bool = False) -> None:
+        """Sends packets. ``waiting_only``: workers without long polls do not need them, and may be left out."""
+        ...
+
     async def start(self, receive: Callable[[bytes], None], missed: Callable[[], None]) -> None: ...
     async def stop(self) -> None: ...

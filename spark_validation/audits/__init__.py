@@ -22,6 +22,7 @@ from . import (
     lease,
     loss,
     order,
+    outbox,
     retention,
     simple_mq,
     spool,
@@ -30,8 +31,23 @@ from . import (
 )
 from .basis import Basis, bases_of
 
+_MODULES = (
+    order,
+    loss,
+    duplicate,
+    lease,
+    ack,
+    dead_letter,
+    transaction,
+    group,
+    retention,
+    spool,
+    outbox,
+    stored,
+    answers,
+)
 _FAMILIES = {
-    "queen": (order, loss, duplicate, lease, ack, dead_letter, transaction, group, retention, spool, stored, answers),
+    "queen": _MODULES,
     "simple-mq": (simple_mq,),
 }
 INTERFACES = tuple(_FAMILIES)

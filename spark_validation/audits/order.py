@@ -7,7 +7,7 @@ from spec.guarantees import Level, checks
 
 from ..tables import NEVER, few, unless
 from .basis import judges
-from .evidence import sentence, violations
+from .evidence import missing, moment, sentence, violations
 from .excuse import unless_all_given_up
 from .spans import with_greatest_before
 
@@ -16,6 +16,8 @@ BUCKET = 8192
 
 _BITS = 64
 _CALL_IN_LANE = ["agent", "number", "lane"]
+_MESSAGE = ["lane", "hash"]
+_SQL = "kind = 'sql'"
 
 
 def _told(deliveries: DataFrame) -> DataFrame:
@@ -118,7 +120,8 @@ def deliveries_leave_no_gap(
         # The messages between were removed by retention if the oldest kept one is above them.
         gaps = gaps.join(few(kept), "lane").where(F.col("owed") < F.col("offset"))
     gaps = unless_all_given_up(gaps, given_up)
-    return violations(gaps, sentence("offset %s was delivered, but nothing between it and %s", "offset", "below"))
+    text = F.concat(missing("below", "offset"), sentence(" never came to the group, although %s did", "offset"))
+    return violations(gaps, text)
 
 
 def _bucket() -> Column:
@@ -146,11 +149,13 @@ def _buckets(offsets: DataFrame, *lane: str) -> DataFrame:
 
 
 @checks("G-ORD-2", level=Level.AUDIT)
-def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
+def the_log_has_no_gap(log: DataFrame, heads: DataFrame, damaged: DataFrame) -> DataFrame:
     """An offset from the oldest stored one of a partition to its log end that is not in the log exactly once.
 
-    Reported are the offsets around the missing or duplicate one.
+    Reported are the offsets around the missing or duplicate one. Those of a damaged segment are there.
     """
+    log = log.select("lane", "offset")
+    log = log.unionByName(damaged.select("lane", F.explode(F.sequence("first", "last")).alias("offset")))
     buckets = _buckets(log, "lane")
     line = Window.partitionBy("lane").orderBy("bucket")
     buckets = buckets.withColumn("below", F.lag("high").over(line))
@@ -168,7 +173,9 @@ def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
         .unionByName(top.select("lane", F.col("next_offset").alias("offset"), "below"))
         .unionByName(bottom.select("lane", F.col("first").alias("offset"), "below"))
     )
-    return violations(found, sentence("the log has offset %s after offset %s", "offset", "below"))
+    twice = sentence("offset %s is in the log more than once", "offset")
+    text = F.when(F.col("offset") <= F.col("below"), twice).otherwise(missing("below", "offset", "%s not in the log"))
+    return violations(found, text)
 
 
 @checks("G-ORD-3", level=Level.AUDIT)
@@ -177,10 +184,10 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
 
     A message was stored by one of its attempts: after the first was sent, and before the first answer as stored. If
     rows of a journal are missing, the first attempt may be among them: then only messages answered as queued are
-    checked.
+    checked. What was pushed with SQL too is not: it was stored some time after its commit.
     """
-    ok, told = F.col("outcome") == "ok", placed.where(F.col("outcome") != "fail")
-    message = ["lane", "hash"]
+    ok, told = F.col("outcome") == "ok", placed.where((F.col("outcome") != "fail") & ~F.expr(_SQL))
+    message = _MESSAGE
     direct = ok & ~F.col("duplicate") & ~F.col("spooled")
     # Messages answered as queued were stored by that push; others have to be collected from their attempts. Uses the
     # table that is partitioned by message: the table of pushes would have to be shuffled.
@@ -188,6 +195,7 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
     queued = messages.where((F.col("direct") > 0) & (F.col("attempts") > 1)).select(*message)
     retried = (
         others.join(few(queued), message, "left_anti")
+        .join(few(placed.where(_SQL).select(*message).distinct()), message, "left_anti")
         .groupBy(*message)
         .agg(
             F.min("invoked").alias("invoked"),
@@ -223,11 +231,40 @@ def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFra
 
     Only messages that no other request pushed are checked.
     """
-    rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate"))
-    shared = messages.where(F.col("attempts") > 1).select("lane", "hash")
+    rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate") & ~F.expr(_SQL))
     # Calls in disorder without the messages of other requests are in disorder with them.
-    alone = _odd(rows).join(few(shared), ["lane", "hash"], "left_anti")
+    alone = _unshared(_odd(rows), messages)
     return violations(_disorder(alone), sentence("offset %s comes after offset %s in its request", "offset", "above"))
+
+
+def _unshared(pushes: DataFrame, messages: DataFrame) -> DataFrame:
+    """The pushes of messages that no other request pushed."""
+    return pushes.join(few(messages.where(F.col("attempts") > 1).select(*_MESSAGE)), _MESSAGE, "left_anti")
+
+
+@checks("G-OUT-2", level=Level.AUDIT)
+@judges("push with SQL whose offset is known", lambda placed: placed.where(_SQL))
+def pushes_with_sql_keep_their_order(placed: DataFrame, messages: DataFrame) -> DataFrame:
+    """A message of a transaction of SQL with a smaller offset than an earlier one of that transaction and partition.
+
+    Or than one of a transaction whose commit was answered before this one began. Only messages that no other request
+    pushed are checked.
+    """
+    rows = _unshared(placed.where(_SQL).where(F.col("outcome") != "fail"), messages)
+    inside = violations(
+        _disorder(_odd(rows)), sentence("offset %s comes after offset %s in its transaction", "offset", "above")
+    )
+    committed = F.when(F.col("call") == "ok", F.col("completed")).otherwise(F.lit(NEVER))
+    spans = rows.groupBy(*_CALL_IN_LANE).agg(
+        F.min("invoked").alias("invoked"),
+        F.min(committed).alias("completed"),
+        F.min("offset").alias("lowest"),
+        F.max("offset").alias("highest"),
+    )
+    late = with_greatest_before(spans, ("lane",), "highest").where(F.col("before") > F.col("lowest"))
+    late = rows.join(few(late.select(*_CALL_IN_LANE, "before")), _CALL_IN_LANE).where(F.col("offset") < F.col("before"))
+    text = "offset %s is of a transaction that began after that of offset %s had committed"
+    return inside.unionByName(violations(late, sentence(text, "offset", "before")))
 
 
 def _dated(deliveries: DataFrame) -> DataFrame:
@@ -274,4 +311,6 @@ def _falling(rows: DataFrame) -> DataFrame:
         .select(*columns)
         .unionByName(borders.where(F.col("before") > F.col("created_at")).select(*columns))
     )
-    return violations(falls.distinct(), sentence("createdAt %s comes after %s", "created_at", "before"))
+    falls = falls.distinct().withColumns({"now": moment(F.col("created_at")), "then": moment(F.col("before"))})
+    text = sentence("its createdAt, %s, is earlier than that of a lower offset, %s", "now", "then")
+    return violations(falls, text)

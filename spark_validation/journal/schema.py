@@ -21,7 +21,7 @@ SECONDS_MAX = WHOLE_MAX / 1_000_000
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
 Kind: TypeAlias = Literal[
-    "push", "pop", "ack", "renew", "transaction", "drained", "configured", "clock", "fault", "end",
+    "push", "pop", "ack", "renew", "transaction", "sql", "drained", "configured", "clock", "fault", "change", "end",
     "enqueue", "dequeue", "acknowledge", "requeue", "extend",
 ]  # fmt: skip
 
@@ -84,13 +84,16 @@ class Call(Struct, frozen=True, kw_only=True):
     Attributes:
         run: the load test.
         agent: the process that wrote the row; one file has one agent.
-        client: the producer or consumer within the agent; for ``fault``: the fault.
+        client: the producer or consumer within the agent; for ``fault``: the fault; for ``change``: what an operator
+            did (``changes``).
         number: 0, 1, 2, … in the order in which the agent wrote; a gap means that rows were lost.
-        kind: ``push``, ``pop``, ``ack``, ``renew`` and ``transaction`` are calls; ``drained`` says that a group, which
-            began at the oldest message, found the queue empty; ``configured`` tells a queue's options; ``clock``
-            compares clocks; ``end`` is the last row of an agent that was not killed. Calls of simple-mq are ``enqueue``
-            (with ``pushes``), ``dequeue`` (with ``deliveries``), and with ``acks`` ``acknowledge``, ``requeue`` and
-            ``extend``; an item names its queue and message id, and its partition is empty.
+        kind: ``push``, ``pop``, ``ack``, ``renew`` and ``transaction`` are calls; ``sql`` is a transaction that pushes
+            with SQL, from its BEGIN (``sent``) to the answer to COMMIT (``ok``) or ROLLBACK (``fail``); ``drained``
+            says that a group, which began at the oldest message, found the queue empty; ``configured`` tells a queue's
+            options; ``clock`` compares clocks; ``end`` is the last row of an agent that was not killed. Calls of
+            simple-mq are ``enqueue`` (with ``pushes``), ``dequeue`` (with ``deliveries``), and with ``acks``
+            ``acknowledge``, ``requeue`` and ``extend``; an item names its queue and message id, and its partition is
+            empty.
         sent: when the request was sent, or what is told was seen.
         answered: when the answer arrived; null if there was none.
         outcome: ``unknown`` is a call without an answer, which may take effect at any time from ``sent`` on, or never.

@@ -33,7 +33,7 @@ def said(call: Call) -> Iterator[tuple[Place, Said]]:
     for ack in call.acks:
         if _finishes(ack):
             at(ack, ack.group)["finished"].append((ack.transaction_id, _offset(ack)))
-    for push in call.pushes:
+    for push in call.pushes if call.kind != "sql" else ():  # no answer told whether it was a duplicate
         if push.outcome == "ok" and push.transaction_id and not push.duplicate and not push.spooled:
             at(push)["queued"].append((push.transaction_id, _offset(push)))
     for place, what in found.items():

@@ -17,12 +17,25 @@ from pyspark_queen import database
 from pyspark_queen.source import QueenSource
 
 from ..errors import DatabaseError
-from ..inputs import Cursor, Database, DeadLetter, Deleted, Flaw, Group, Head, Offsets, Queue, State, as_database
+from ..inputs import (
+    Cursor,
+    Database,
+    DeadLetter,
+    Deleted,
+    Flaw,
+    Group,
+    Head,
+    Offsets,
+    Queue,
+    State,
+    Waiting,
+    as_database,
+)
 from . import flaws
 
 MESSAGES_A_TASK = 500_000
 NOTHING: Mapping[str, Mapping[str, int]] = MappingProxyType({})
-_COLUMNS = "partitionNumber bigint, offset bigint, createdAt timestamp, transactionHash bigint"
+_COLUMNS = "partitionNumber bigint, offset bigint, createdAt timestamp, transactionHash bigint, damage string"
 
 Row = TypeVar("Row", bound=Struct)
 
@@ -47,7 +60,8 @@ FROM queen.dead_letter_queue AS d JOIN queen.partitions AS p ON p.id = d.part_id
 JOIN queen.queues AS q ON q.id = d.queue_id
 """
 _GROUPS = """
-SELECT q.name AS queue, g.name AS group, g.subscription_mode = 'all' AND g.starts_at IS NULL AS whole
+SELECT q.name AS queue, g.name AS group, g.subscription_mode = 'all' AND g.starts_at IS NULL AS whole,
+    (extract(epoch FROM g.created_at) * 1000000)::bigint AS created_at
 FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
 """
 _DELETED = """
@@ -63,6 +77,17 @@ SELECT q.name AS queue, r.name AS group, false AS whole
 FROM queen.retired_groups AS r JOIN queen.queues AS q ON q.id = r.queue_id
 """
 _STEPPED = "SELECT true WHERE EXISTS (SELECT 1 FROM queen.clock_steps)"
+# Releases without the outbox have neither sequence.
+_UNRECORDED = """
+SELECT coalesce(sum(s.last_value), 0)::bigint FROM pg_sequences AS s
+WHERE s.schemaname = 'queen' AND s.sequencename IN ('outbox_seq_seq', 'timers_seq_seq')
+"""
+_HAS_OUTBOX = "SELECT to_regclass('queen.outbox_held') IS NOT NULL"
+_WAITING = """
+SELECT q.name AS queue, o.partition
+FROM (SELECT queue_id, partition FROM queen.outbox UNION SELECT queue_id, partition FROM queen.outbox_held) AS o
+JOIN queen.queues AS q ON q.id = o.queue_id
+"""
 _CLOSE_S = 5
 _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
 
@@ -189,6 +214,7 @@ class Snapshot:
             "offset",
             F.unix_micros("createdAt").alias("created_at"),
             F.col("transactionHash").alias("hash"),
+            "damage",
             *(["message"] if whole else []),
         )
 
@@ -205,6 +231,9 @@ class Snapshot:
             retired=[Group(**row) for row in self._runner.run(self._tried(_RETIRED))],
             clock_stepped=bool(self._runner.run(self._tried(_STEPPED))),
             installation=next((row[0] for row in self.fetch(_INSTALLATION)), None),
+            unrecorded=self.fetch(_UNRECORDED)[0][0],
+            # A release without an outbox has no tables for it.
+            waiting=self._rows(Waiting, _WAITING) if self.fetch(_HAS_OUTBOX)[0][0] else [],
         )
 
     def flaws(self) -> list[Flaw]:

@@ -108,7 +108,9 @@ BEGIN
             RETURN;
         END IF;
         v_first := false;
-        stored := stored || v_cursor.part_id::float8;
+        IF v_cursor.part_id <> ALL(stored[11:]) THEN
+            stored := stored || v_cursor.part_id::float8;
+        END IF;
     END LOOP;
     oldest := NULL;
 END $$;

@@ -14,6 +14,7 @@ DECLARE
     v_cursor record;
     v_page refcursor;
     v_given_up record;
+    v_now timestamptz;
 BEGIN
     messages := 0;
     v_upto := queen.last_before(p_part, p_older - interval '1 microsecond');
@@ -35,9 +36,11 @@ BEGIN
         FETCH v_page INTO v_cursor;
         EXIT WHEN NOT FOUND;
         began := coalesce(began, clock_timestamp());
+        -- Not before it has waited: it locks a tick, which low-water marks do not pass.
+        v_now := coalesce(v_now, queen.write_clock());
         LOOP
             SELECT * INTO v_given_up
-            FROM queen.give_up(p_queue, p_part, v_cursor.grp_id, v_upto, portion, p_now);
+            FROM queen.give_up(p_queue, p_part, v_cursor.grp_id, v_upto, portion, v_now);
             messages := messages + v_given_up.messages;
             evicted := evicted + v_given_up.messages;
             portion := queen.portion(began, evicted, p_messages);

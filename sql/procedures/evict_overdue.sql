@@ -49,7 +49,7 @@ SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.write_clock();
+    v_now timestamptz := queen.clock();
     v_queue queen.queues;
     v_older timestamptz;
     v_waiting bigint[];            -- groups that begin later: what is overdue now is not for them

@@ -116,7 +116,7 @@ SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.write_clock();
+    v_now timestamptz;
     v_queue queen.queues;
     v_end timestamptz := clock_timestamp() + interval '20 ms';
     v_place record;
@@ -142,6 +142,8 @@ BEGIN
             IF v_expired.upto IS NOT NULL AND NOT queen.lock_cursors_below(v_place.part_id, v_expired.upto, p_wait) THEN
                 state := 'busy';
             ELSIF v_expired.upto IS NOT NULL THEN
+                -- Not before it has waited: it locks a tick, which low-water marks do not pass.
+                v_now := coalesce(v_now, queen.write_clock());
                 PERFORM queen.remove_upto(v_place.part_id, v_expired.upto, v_now);
                 upto := v_expired.upto;
                 messages := v_expired.messages;

@@ -7,7 +7,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_validation.columns import arrow_table
-from spark_validation.inputs import Cursor, Database, DeadLetter, Deleted, Flaw, Group, Head, Inputs, LogRow, Queue
+from spark_validation.inputs import (
+    Cursor,
+    Database,
+    DeadLetter,
+    Deleted,
+    Flaw,
+    Group,
+    Head,
+    Inputs,
+    LogRow,
+    Queue,
+    Waiting,
+)
 from spark_validation.journal.schema import Call
 from spark_validation.run import Verdict, run
 from spark_validation.session import start
@@ -28,7 +40,7 @@ SMALL = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     work = tmp_path_factory.mktemp("spark")
-    java = "-XX:TieredStopAtLevel=1"
+    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
     session = start("local[2]", work, driver_memory="2g", partitions=2, java_options=java, options=SMALL)
     yield session
     session.stop()
@@ -58,6 +70,7 @@ def inputs(spark: SparkSession, rows: Tables) -> Inputs:
         table(Group, rows.groups),
         table(Deleted, rows.deleted),
         table(Group, rows.retired),
+        table(Waiting, rows.waiting),
         taken_at=TAKEN_AT,
         flaws=table(Flaw, rows.flaws),
     )

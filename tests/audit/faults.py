@@ -45,6 +45,11 @@ def ordinary(name: str, part_ids: int) -> tuple[Run, Tables]:
     run.ack(late, "completed")
     for number in range(3):
         run.transact(run.pop("t", 1, partition="a"), [f"{name} o{number}", f"{name} p{number}"], answered=number != 1)
+    run.push_in_sql(*(("s", f"{name} s{number}") for number in range(2)))
+    run.push_in_sql(("s", f"{name} s2"), ("t", f"{name} t2"))
+    run.push_in_sql(("s", f"{name} rolled back"), outcome="fail", happens=False)
+    run.push_in_sql(("t", f"{name} t3"), ("t", f"{name} t4"), outcome="unknown")
+    run.push_in_sql(("t", f"{name} lost"), ("s", f"{name} lost"), outcome="unknown", happens=False)
     for group in (None, "g", "f"):
         run.drain(group)
     run.drain(None, run.out)
@@ -320,6 +325,19 @@ def changed_payload(scene: Scene, place: int) -> Expected:
     return {"deliveries_are_what_was_pushed": place}
 
 
+def misrouted(scene: Scene, place: int) -> Expected:
+    """One delivery says another partition than the message has."""
+    at = scene.of_group("a")[place]
+    scene.item(at, "deliveries", partition="b")
+    return {"deliveries_are_what_was_pushed": None, "messages": None}
+
+
+def unreadable_segment(scene: Scene, place: int) -> Expected:
+    at = scene.row("a", place)
+    scene.tables.log[at] = replace(scene.tables.log[at], hash=None, damage="it is damaged")
+    return {"every_segment_can_be_read": place}
+
+
 def never_pushed(scene: Scene, place: int) -> Expected:
     del scene.tables.calls[scene.pushes("a")[place]]
     return {"deliveries_are_what_was_pushed": place, "the_log_holds_what_was_pushed": place}
@@ -488,6 +506,62 @@ def flaw(scene: Scene, place: int) -> Expected:
     return {FLAWED[place]: 3}
 
 
+def _sql(scene: Scene) -> list[int]:
+    """The places of the transactions of SQL."""
+    return [place for place, call in enumerate(scene.tables.calls) if call.kind == "sql"]
+
+
+def committed_in_vain(scene: Scene, place: int) -> Expected:
+    """A transaction of SQL committed, and one of its messages is neither in the log nor in the outbox."""
+    at = _sql(scene)[place]
+    call = scene.tables.calls[at]
+    scene.change(at, pushes=(*call.pushes, replace(call.pushes[0], transaction_id="lost by the mover")))
+    return {"pushes_with_sql_commit_with_their_transaction": None}
+
+
+def rolled_back_and_stored(scene: Scene, place: int) -> Expected:
+    at = _sql(scene)[place]
+    scene.change(at, outcome="fail")
+    scene.item(at, "pushes", outcome="fail")
+    found = scene.tables.calls[at].pushes
+    scene.change(at, pushes=found[:1])
+    scene.insert(
+        at, replace(scene.tables.calls[at], outcome="ok", pushes=tuple(replace(e, outcome="ok") for e in found[1:]))
+    )
+    return {"pushes_with_sql_commit_with_their_transaction": 2 * place}
+
+
+def half_a_transaction_of_sql(scene: Scene, place: int) -> Expected:
+    """Its outcome is unknown; it counts as committed, because something of it is there."""
+    at = _sql(scene)[3]
+    call = scene.tables.calls[at]
+    item = replace(call.pushes[0], transaction_id="the other half")
+    scene.change(at, pushes=(item, *call.pushes) if place else (*call.pushes, item))
+    return {"pushes_with_sql_commit_with_their_transaction": None}
+
+
+def moved_twice(scene: Scene, place: int) -> Expected:
+    row = scene.tables.log[scene.row("s", place)]
+    scene.tables.log.append(replace(row, offset=3, created_at=1 << 51))
+    scene.head("s", next_offset=4)
+    return {"a_transaction_id_is_stored_once": place, "pushes_with_sql_commit_with_their_transaction": 3}
+
+
+def transactions_swapped(scene: Scene, place: int) -> Expected:
+    """A transaction began after another had committed, and its messages are before those of it."""
+    first, second, *_ = _sql(scene)
+    (one, two), (three, other) = scene.tables.calls[first].pushes, scene.tables.calls[second].pushes
+    scene.change(first, pushes=(one, three))
+    scene.change(second, pushes=(two, other))
+    return {"pushes_with_sql_keep_their_order": place}
+
+
+def transaction_disordered(scene: Scene, place: int) -> Expected:
+    at = _sql(scene)[place]
+    scene.change(at, pushes=scene.tables.calls[at].pushes[::-1])
+    return {"pushes_with_sql_keep_their_order": 0 if place == 0 else 1}
+
+
 FIRST, MIDDLE, LAST = 0, 2, MESSAGES - 1
 
 
@@ -537,6 +611,8 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     half_a_transaction: (0, 1),
     input_twice: (0, 1, 2),
     changed_payload: (FIRST, MIDDLE, LAST),
+    misrouted: (MIDDLE,),
+    unreadable_segment: (FIRST, LAST),
     never_pushed: (FIRST, MIDDLE, LAST),
     pushes_swapped: (FIRST, MIDDLE, LAST - 1),
     request_disordered: (0, 1, 2),
@@ -561,6 +637,12 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     pushed_at_another_time: (1,),
     delivery_that_no_cursor_knows: (0,),
     no_client_was_told_an_id: (0, 1),
+    committed_in_vain: (0, 1),
+    rolled_back_and_stored: (0, 1),
+    half_a_transaction_of_sql: (0, 1),
+    moved_twice: (0, 2),
+    transactions_swapped: (1,),
+    transaction_disordered: (0, 3),
 }
 """Each fault with the positions at which it is planted."""
 

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from spark_validation.columns import arrow_table
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue, Waiting
 from spark_validation.journal.schema import Call
 from tests.support.runs import Tables
 
@@ -19,23 +19,28 @@ NEVER = 1 << 60
 VIEWS = f"""
 CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) = '-8001-8000-'
     THEN ('0x' || substr(id, 25))::BIGINT END;
-CREATE TABLE parts AS SELECT queue, part, list(DISTINCT left(id, 13)) AS numbers FROM (
-    SELECT i.queue, i.partition AS part, i.message_id AS id
-    FROM (SELECT unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction'))
-    UNION ALL SELECT i.queue, i.partition, i.message_id
-    FROM (SELECT unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
-    UNION ALL SELECT i.queue, i.partition, i.message_id
-    FROM (SELECT unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
-    UNION ALL SELECT queue, partition,
-        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536)
-    FROM heads
-) WHERE offset_in(id) IS NOT NULL GROUP BY ALL;
+CREATE TABLE parts AS SELECT queue, part, list(number) AS numbers FROM (
+    SELECT queue, part, left(id, 13) AS number FROM (
+        SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, agent, number
+        FROM (SELECT agent, number, unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
+        UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+        FROM (SELECT agent, number, unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
+        UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+        FROM (SELECT agent, number, unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
+        UNION ALL SELECT queue, partition,
+            format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1 << 60, '', 0
+        FROM heads
+    ) WHERE offset_in(id) IS NOT NULL GROUP BY ALL
+    QUALIFY row_number() OVER (PARTITION BY left(id, 13) ORDER BY sum(weight) DESC, queue, part) = 1
+) GROUP BY ALL;
 CREATE MACRO is_own(numbers, id) AS offset_in(id) IS NOT NULL
     AND (numbers IS NULL OR list_contains(numbers, left(id, 13)));
+CREATE MACRO is_foreign(numbers, id) AS coalesce(
+    offset_in(id) IS NOT NULL AND numbers IS NOT NULL AND NOT list_contains(numbers, left(id, 13)), false);
 CREATE MACRO key_of(numbers, id, off) AS CASE WHEN id IS NULL OR is_own(numbers, id) THEN 'offset ' || off
     ELSE ('0x' || left(sha256(id), 15))::BIGINT::VARCHAR END;
-CREATE MACRO place_of(numbers, off, message, id) AS
-    coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END);
+CREATE MACRO place_of(numbers, off, message, id) AS CASE WHEN NOT is_foreign(numbers, message) THEN
+    coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END) END;
 
 CREATE TABLE compared AS SELECT agent, sent // 30000000 AS half_minute,
     sent - server_time - server_precision AS low, answered - server_time AS high
@@ -61,7 +66,9 @@ CREATE TABLE h AS SELECT part_id, queue, partition AS part, next_offset AS next,
     coalesce(live_oldest, oldest_offset) AS live FROM heads;
 CREATE TABLE l AS SELECT h.queue, h.part, log."offset" AS off, created_at,
     coalesce(log.hash::VARCHAR, 'offset ' || log."offset") AS key
-FROM log JOIN h USING (part_id);
+FROM log JOIN h USING (part_id) WHERE damage IS NULL;
+CREATE TABLE unread AS SELECT h.queue, h.part, damage, min(log."offset") AS first, max(log."offset") AS last
+FROM log JOIN h USING (part_id) WHERE damage IS NOT NULL GROUP BY ALL;
 
 CREATE TABLE p AS
 SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i.outcome AS said,
@@ -69,11 +76,13 @@ SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.parti
     place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
     key_of(numbers, i.transaction_id, off) AS key
 FROM (
-    SELECT *, unnest(pushes) AS i, generate_subscripts(pushes, 1) AS pos FROM c WHERE kind IN ('push', 'transaction')
+    SELECT *, unnest(pushes) AS i, generate_subscripts(pushes, 1) AS pos FROM c
+    WHERE kind IN ('push', 'transaction', 'sql')
 ) LEFT JOIN parts ON (parts.queue, parts.part) = (i.queue, i.partition);
 CREATE TABLE d AS
 SELECT agent, number, pos, began, ended, grp, auto_ack, coalesce(lease, '') AS lease, lease_seconds AS seconds, i.queue,
     i.partition AS part, i.attempt, i.created_at, i.payload_hash AS ph,
+    is_foreign(numbers, i.message_id) AS astray,
     place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
     key_of(numbers, i.transaction_id, off) AS key
 FROM (SELECT *, unnest(deliveries) AS i, generate_subscripts(deliveries, 1) AS pos FROM c WHERE kind = 'pop')
@@ -107,7 +116,9 @@ CREATE MACRO excused(q, w, g, o) AS q IN (SELECT queue FROM silent) OR (q, w) NO
     OR EXISTS (FROM given_up AS t WHERE (t.queue, t.part, t.grp, t.off) = (q, w, g, o))
     OR EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.live > coalesce(o, 0));
 CREATE MACRO held(q, w, o, stored) AS EXISTS (FROM queues AS t WHERE t.queue = q AND t.created_at <= stored)
-    AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.oldest > coalesce(o, 0));
+    AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.oldest > coalesce(o, 0))
+    AND NOT EXISTS (
+        FROM unread AS t WHERE (t.queue, t.part) = (q, w) AND coalesce(o BETWEEN t.first AND t.last, true));
 CREATE MACRO all_given_up(q, w, g, low, high) AS q IN (SELECT queue FROM silent) OR high - low = (
     SELECT count(*) FROM given_up AS t WHERE (t.queue, t.part, t.grp) = (q, w, g) AND t.off BETWEEN low AND high - 1);
 
@@ -118,8 +129,9 @@ SELECT queue, part, key, count(began) AS pushed, sum(queued) AS queued, sum(dire
     count(logged) AS logged, max(logged) AS log_off, count(seen) AS given, min(seen) AS seen,
     count(seen) + count(logged) > 0 AS there
 FROM (
-    SELECT queue, part, key, began, CASE WHEN said = 'ok' THEN ended END AS answered,
-        (said = 'ok' AND NOT dup)::INT AS queued, (said = 'ok' AND NOT dup AND NOT spooled)::INT AS direct,
+    SELECT queue, part, key, began, CASE WHEN said = 'ok' AND kind <> 'sql' THEN ended END AS answered,
+        (said = 'ok' AND NOT dup)::INT AS queued,
+        (said = 'ok' AND NOT dup AND NOT spooled AND kind <> 'sql')::INT AS direct,
         (said = 'fail')::INT AS refused, said = 'ok' AND spooled AS spooled,
         CASE WHEN said = 'ok' AND NOT dup THEN off END AS off, NULL AS logged, NULL AS seen
     FROM p
@@ -186,7 +198,11 @@ AND NOT EXISTS (
     FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp AND (o.swallowed OR o.tail))""",
     "the_log_has_no_gap": """
 WITH wanted AS (SELECT queue, part, unnest(range(oldest, next)) AS off FROM h),
-missing AS (FROM wanted ANTI JOIN l USING (queue, part, off))
+missing AS (
+    FROM wanted ANTI JOIN l USING (queue, part, off)
+    WHERE NOT EXISTS (
+        FROM unread AS t WHERE (t.queue, t.part) = (wanted.queue, wanted.part) AND off BETWEEN first AND last)
+)
 SELECT queue, coalesce(
     (SELECT min(off) FROM l WHERE l.queue = x.queue AND l.part = x.part AND l.off > x.off),
     (SELECT next FROM h WHERE h.queue = x.queue AND h.part = x.part)) AS off
@@ -194,8 +210,11 @@ FROM missing AS x WHERE NOT EXISTS (FROM missing AS y WHERE (y.queue, y.part, y.
 UNION ALL SELECT queue, off FROM l GROUP BY queue, part, off HAVING count(*) > 1
 UNION ALL SELECT l.queue, h.next FROM l JOIN h USING (queue, part) WHERE l.off >= h.next""",
     "pushes_keep_their_order": """
-WITH direct AS (SELECT * FROM placed WHERE said = 'ok' AND NOT dup AND NOT spooled),
-others AS (FROM placed ANTI JOIN direct USING (queue, part, key)),
+WITH direct AS (SELECT * FROM placed WHERE said = 'ok' AND NOT dup AND NOT spooled AND kind <> 'sql'),
+others AS (
+    FROM (FROM placed ANTI JOIN direct USING (queue, part, key))
+    ANTI JOIN (FROM placed WHERE kind = 'sql') USING (queue, part, key)
+),
 spans AS (
     SELECT queue, part, off, began, ended FROM direct
     UNION ALL SELECT queue, part, min(off), min(began),
@@ -208,7 +227,7 @@ WHERE EXISTS (FROM spans AS y WHERE (y.queue, y.part) = (x.queue, x.part) AND y.
     "a_request_keeps_its_order": """
 SELECT queue, off FROM (
     SELECT queue, off, lag(off) OVER (PARTITION BY agent, number, queue, part ORDER BY pos) AS above
-    FROM placed SEMI JOIN own USING (queue, part, key) WHERE NOT dup
+    FROM placed SEMI JOIN own USING (queue, part, key) WHERE NOT dup AND kind <> 'sql'
 ) WHERE above >= off""",
     "delivered_times_never_fall": """
 SELECT queue, off FROM (
@@ -223,9 +242,12 @@ SELECT queue, off FROM (
     "answered_pushes_are_in_the_log": """
 SELECT queue, off FROM m WHERE answered IS NOT NULL AND (logged = 0 OR logged = 1 AND log_off <> off)
 AND held(m.queue, m.part, off, answered)""",
+    "every_segment_can_be_read": "SELECT queue, first FROM unread",
     "deliveries_are_what_was_pushed": """
 WITH known AS (FROM m WHERE given > 0 AND (queued > 0 OR NOT EXISTS (FROM cut WHERE since <= m.seen)))
 SELECT queue, off FROM known WHERE pushed = 0 AND (queue, part) NOT IN (FROM nameless)
+    AND (queue, part, key) NOT IN (SELECT (queue, part, key) FROM d WHERE astray)
+UNION ALL SELECT queue, off FROM d WHERE astray
 UNION ALL SELECT queue, off FROM known WHERE seen < began
 UNION ALL SELECT queue, off FROM d SEMI JOIN known USING (queue, part, key) WHERE ph IS NOT NULL AND ph NOT IN (
     SELECT ph FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
@@ -474,6 +496,25 @@ UNION ALL SELECT k.queue, x.last FROM k LEFT JOIN (
     SELECT queue, part, grp, lease, max(off) AS last FROM d WHERE NOT auto_ack GROUP BY ALL
 ) AS x USING (queue, part, grp, lease)
 WHERE k.lease IS NOT NULL AND (x.last IS NULL OR x.last <> k.upto)""",
+    "pushes_with_sql_keep_their_order": """
+WITH s AS (FROM placed SEMI JOIN own USING (queue, part, key) WHERE kind = 'sql')
+SELECT queue, off FROM (
+    SELECT queue, off, lag(off) OVER (PARTITION BY agent, number, queue, part ORDER BY pos) AS above FROM s
+) WHERE above >= off
+UNION ALL SELECT queue, off FROM s AS x WHERE EXISTS (
+    FROM s AS y WHERE (y.queue, y.part) = (x.queue, x.part) AND y.off > x.off AND y.call = 'ok'
+    AND y.ended < x.began)""",
+    "pushes_with_sql_commit_with_their_transaction": """
+WITH s AS (
+    SELECT p.*, m.pushed, m.refused, m.there, m.logged, m.log_off,
+        held(p.queue, p.part, p.off, p.ended)
+        AND (p.queue, p.part) NOT IN (SELECT (queue, partition) FROM waiting) AS due
+    FROM p JOIN m USING (queue, part, key) WHERE p.kind = 'sql'
+)
+SELECT queue, log_off FROM s WHERE call = 'ok' AND due AND logged <> 1
+UNION ALL SELECT queue, log_off FROM s WHERE call = 'fail' AND there AND pushed = refused
+UNION ALL SELECT queue, NULL FROM s WHERE call = 'unknown' AND due AND NOT there AND EXISTS (
+    FROM s AS t WHERE (t.agent, t.number) = (s.agent, s.number) AND t.there AND t.pushed = 1)""",
     "spooled_messages_are_stored_once": """
 SELECT queue, off FROM m WHERE spooled AND logged <> 1 AND held(m.queue, m.part, off, answered)""",
 }
@@ -482,7 +523,7 @@ SELECT queue, off FROM m WHERE spooled AND logged <> 1 AND held(m.queue, m.part,
 def as_tables(rows: Tables) -> dict[str, pa.Table]:
     """The rows as what ``judge`` reads."""
     kinds = {"calls": Call, "log": LogRow, "heads": Head, "cursors": Cursor, "dead_letters": DeadLetter}
-    kinds |= {"queues": Queue, "groups": Group, "deleted": Deleted, "retired": Group}
+    kinds |= {"queues": Queue, "groups": Group, "deleted": Deleted, "retired": Group, "waiting": Waiting}
     return {name: arrow_table(kind, getattr(rows, name)) for name, kind in kinds.items()}
 
 

@@ -30,6 +30,7 @@ def test_lines_come_back_as_they_were(tmp_path, calls):
 
 
 def test_a_history_keeps_everything_that_a_journal_tells_of_calls(calls):
+    calls = [call for call in calls if call.kind != "sql"]  # of which histories tell nothing
     again = list(from_history(to_history(calls), "r", "q"))
     assert [call.kind for call in again] == [call.kind for call in calls]
     assert to_history(again).records[5:] == to_history(again).records[5:]

@@ -1,8 +1,8 @@
 """A million pushes with SQL while PostgreSQL is killed: python -m tests.chaos.outbox_million [--journal FOLDER].
 
 Clients write orders and push messages about them in one transaction. Some roll back, some die, some stay open for
-seconds. Then the log must have exactly what the table of orders has. The journal is for `queen audit`, with a push per
-transaction.
+seconds. Then the log must have exactly what the table of orders has. The journal is for `queen audit`, which judges
+all of it (``G-OUT-1``, ``G-OUT-2``).
 """
 
 import argparse
@@ -140,7 +140,7 @@ class Producers:
         told: Outcome = outcome
         items = [PushItem("shop", f"p{lane}", f"p{lane}-{n}", told) for n in range(first, first + _BATCH)]
         self._journal.write(
-            kind="push", client=f"{lane}", sent=sent, answered=answered, outcome=told, pushes=tuple(items)
+            kind="sql", client=f"{lane}", sent=sent, answered=answered, outcome=told, pushes=tuple(items)
         )
 
 

@@ -1,5 +1,6 @@
 """What a transaction of SQL that stays open costs the pops of its group, and that its partitions come back."""
 
+import asyncio
 import struct
 import time
 from collections.abc import AsyncIterator
@@ -8,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from spec.guarantees import Level, checks
-from tests.support.locks import Connection, prepared_connections
+from tests.support.locks import Connection, prepared_connections, until_waiting
 from tests.support.processes import PATIENCE_S
 from tests.support.servers import create_database, drop_database
 
@@ -141,3 +142,30 @@ async def test_a_pop_that_finds_nothing_else_looks_soon_for_what_was_passed_over
         assert ready_in == pytest.approx(0.1, abs=0.01)
         await holder.execute("SELECT queen.ack($1)", row["lease_id"])
     assert (await worker.pop())[0] == parts[0]
+
+
+@checks("G-COST-1", "G-SQL-3", level=Level.LIVE)
+@pytest.mark.parametrize(
+    "call", ["remove_expired_v1($1, $2, '{-1}', 100, true)", "evict_overdue_v1($1, $2, 100, true)"]
+)
+async def test_what_waits_for_an_open_transaction_locks_no_tick(connections: list[Connection], call: str) -> None:
+    """Low-water marks do not pass one that is locked, so pops would read all that dies meanwhile."""
+    holder, connection, observer = connections
+    _, parts = await stocked(connection)
+    await connection.execute(
+        "UPDATE queen.queues SET retention_enabled = true, retention_seconds = 1, max_wait_time_seconds = 1;"
+        "UPDATE queen.segments SET created_at = now() - interval '1 h'"
+    )
+    queue = await connection.fetchval("SELECT id FROM queen.queues")
+    transaction = holder.transaction()
+    await transaction.start()
+    await holder.fetch("SELECT * FROM queen.pop('q')")
+    waits = asyncio.create_task(connection.fetch(f"SELECT * FROM queen.{call}", queue, parts[:1]))
+    await until_waiting(observer, connection, waits)
+    ticks = await observer.fetchval(
+        "SELECT count(*) FROM pg_locks WHERE pid = $1 AND locktype = 'advisory'", connection.get_server_pid()
+    )
+    await transaction.rollback()
+    [row] = await waits
+    assert ticks == 0
+    assert row["messages"] > 0

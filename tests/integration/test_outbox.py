@@ -370,6 +370,23 @@ async def test_a_transaction_that_stays_open_makes_no_move_dearer(moved: str) ->
     assert max(read[-5:]) < 3 * max(read[1:6]), read
 
 
+@checks("G-COST-1", level=Level.LIVE)
+async def test_a_long_transaction_is_not_read_again_from_its_beginning(moved: str) -> None:
+    """Its rows that were moved are dead, and stay while another transaction holds a snapshot."""
+    connection, holder = await asyncpg.connect(moved), await asyncpg.connect(moved)
+    await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    async with holder.transaction(isolation="repeatable_read"):
+        await holder.fetchval("SELECT txid_current()")
+        await push(connection, "q", *range(8_000))
+        read = []
+        for _ in range(40):
+            read.append(await blocks(connection, "read_outbox_v1(200, 1000000)"))
+            assert len(await move(connection, 200)) == 200
+    await connection.close()
+    await holder.close()
+    assert max(read[-5:]) < 3 * max(read[1:6]), read
+
+
 async def blocks(connection: "asyncpg.Connection[Any]", procedure: str) -> int:
     """How many blocks a call of a procedure reads."""
     [plan] = await connection.fetch(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM queen.{procedure}")

@@ -82,6 +82,42 @@ async def test_a_locked_partition_holds_nothing_else_back(
 
 
 @checks("G-OUT-3", level=Level.LIVE)
+async def test_a_partition_to_which_messages_come_all_the_time_is_let_go(
+    server: Server, api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    await api.configure(queue)
+    await push(database, queue, 0, partition="busy")
+    assert await popped(api, queue, 1) == [0]
+    number, done = 0, asyncio.Event()
+
+    async def keep_pushing() -> None:
+        nonlocal number
+        connection = await asyncpg.connect(server.dsn)
+        while not done.is_set():
+            number += 1
+            await push(connection, queue, number, partition="busy")
+        await connection.close()
+
+    pushing = asyncio.create_task(keep_pushing())
+    try:
+        async with locked(server, queue, "busy"):
+
+            async def is_held() -> bool:
+                return bool(await _held(database, queue))
+
+            await eventually(is_held, "a partition that is held back")
+
+        async def is_let_go() -> bool:
+            return not await _held(database, queue)
+
+        await eventually(is_let_go, "the end of holding back")
+    finally:
+        done.set()
+        await pushing
+    assert await popped(api, queue, number) == list(range(1, number + 1))
+
+
+@checks("G-OUT-3", level=Level.LIVE)
 async def test_a_queue_without_a_key_holds_no_other_one_back(
     api: Api, database: "asyncpg.Connection[Any]", queue: str
 ) -> None:

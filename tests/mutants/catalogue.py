@@ -895,7 +895,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-SQL-3", "a cursor that a low-water mark has passed over is forgotten",
-        (LOW_WATER, "        stored := stored || v_cursor.part_id::float8;\n", ""),
+        (LOW_WATER, "stored := stored || v_cursor.part_id::float8;\n", "NULL;\n"),
         tests=OPEN,
     ),
     _sql(

@@ -350,6 +350,7 @@ def test_six_connections_are_enough_for_one_worker() -> None:
     settings = from_environment({"QUEEN_CONNECTIONS": "6", "NUM_WORKERS": "1"})
     assert settings.pool_sizes == PoolSizes(workers=1, messages=1, rest=1, replay=1)
     assert settings.pool_sizes.total == 6
+    assert pool_sizes(Database(connections=7), 1) == PoolSizes(workers=1, messages=1, rest=1, replay=2)
     with pytest.raises(SettingError, match="QUEEN_CONNECTIONS=6 is too few for NUM_WORKERS=2: set at least 12"):
         from_environment({"QUEEN_CONNECTIONS": "6"})
 

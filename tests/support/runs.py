@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queen.log import ids
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Group, Head, LogRow, Offsets, Queue
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Group, Head, LogRow, Offsets, Queue, Waiting
 from spark_validation.journal.history import payload_hash
 from spark_validation.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem
 from spec import model
@@ -28,6 +28,7 @@ class Tables:
     deleted: list[Deleted] = field(default_factory=list)
     retired: list[Group] = field(default_factory=list)
     flaws: list[Flaw] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
 
     def add(self, other: "Tables") -> None:
         """Takes in the rows of another run."""
@@ -88,6 +89,13 @@ class Run:
         results = outcome.results if outcome else [None] * len(wanted)
         pushes = tuple(self._push_item(*each) for each in zip(wanted, results, strict=True))
         self._write("push", times.pop("sent"), times.pop("answered"), **times, pushes=pushes)
+
+    def push_in_sql(self, *names: tuple[str, str], outcome: str = "ok", happens: bool = True) -> None:
+        """A transaction of SQL with pushes of (partition, transaction id); ``unknown`` is one without an answer."""
+        wanted = tuple(model.PushItem(self.queue, f"{p}/{i}", p, i) for p, i in names)
+        _, times = self._call(model.Push(wanted), outcome != "unknown", happens)
+        items = tuple(PushItem(self.queue, p, i, outcome, payload_hash=payload_hash(f"{p}/{i}")) for p, i in names)
+        self._write("sql", times["sent"], times["answered"], outcome=outcome, pushes=items)
 
     def _push_item(self, item: model.PushItem, result: model.PushResult | None, outcome: str = "unknown") -> PushItem:
         id_ = item.transaction_id

@@ -11,11 +11,10 @@ BEGIN ATOMIC
     WITH waiting AS (
         SELECT o.pushed_at
         FROM queen.outbox_position AS a
-        CROSS JOIN LATERAL queen.outbox_ranges(a.seen, pg_current_snapshot()) AS r
+        CROSS JOIN LATERAL queen.outbox_ranges(a.seen, pg_current_snapshot(), a.last_xid, a.last_seq) AS r
         CROSS JOIN LATERAL (
             SELECT * FROM queen.outbox AS o
-            WHERE (o.xid, o.seq) >= (r.from_xid, 0) AND o.xid <= r.to_xid
-                AND (a.last_xid IS NULL OR (o.xid, o.seq) > (a.last_xid, a.last_seq))
+            WHERE (o.xid, o.seq) > (r.from_xid, r.from_seq) AND o.xid <= r.to_xid
             ORDER BY o.xid, o.seq
         ) AS o
         WHERE a.id

@@ -25,11 +25,10 @@ BEGIN
     RETURN QUERY
     WITH waiting AS (
         SELECT o.*
-        FROM queen.outbox_ranges(v_at.seen, v_target) AS r
+        FROM queen.outbox_ranges(v_at.seen, v_target, v_at.last_xid, v_at.last_seq) AS r
         CROSS JOIN LATERAL (
             SELECT * FROM queen.outbox AS o
-            WHERE (o.xid, o.seq) >= (r.from_xid, 0) AND o.xid <= r.to_xid
-                AND (v_at.last_xid IS NULL OR (o.xid, o.seq) > (v_at.last_xid, v_at.last_seq))
+            WHERE (o.xid, o.seq) > (r.from_xid, r.from_seq) AND o.xid <= r.to_xid
                 AND pg_visible_in_snapshot(o.xid, v_target)
             ORDER BY o.xid, o.seq LIMIT p_messages + 1
         ) AS o
@@ -103,11 +102,10 @@ BEGIN
     INSERT INTO queen.outbox_held_partitions (queue_id, partition, reason)
     SELECT u.queue_id, u.partition, p_reason FROM unnest(p_hold_queue, p_hold_partition) AS u (queue_id, partition)
     ON CONFLICT DO NOTHING;
-    FOR v_range IN SELECT r.from_xid, r.to_xid FROM queen.outbox_ranges(v_at.seen, v_target) AS r LOOP
+    FOR v_range IN SELECT r.* FROM queen.outbox_ranges(v_at.seen, v_target, v_at.last_xid, v_at.last_seq) AS r LOOP
         WITH d AS (
             DELETE FROM queen.outbox AS o
-            WHERE (o.xid, o.seq) >= (v_range.from_xid, 0) AND o.xid <= v_range.to_xid
-                AND (v_at.last_xid IS NULL OR (o.xid, o.seq) > (v_at.last_xid, v_at.last_seq))
+            WHERE (o.xid, o.seq) > (v_range.from_xid, v_range.from_seq) AND o.xid <= v_range.to_xid
                 AND pg_visible_in_snapshot(o.xid, v_target)
                 AND (o.xid, o.seq) <= (p_xid::xid8, p_seq)
             RETURNING o.*

@@ -61,7 +61,8 @@ BEGIN
     WHERE c.lease = p_lease AND c.ready_at <= v_now AND o.xid = pg_current_xact_id_if_assigned()
         AND o.part_id = c.part_id AND o.grp_id = c.grp_id AND o.seconds IS NOT NULL;
     FOR v_cursor IN
-        SELECT c.part_id, c.grp_id, c.ver, c.acked, c.upto, coalesce(c.ahead, '{}') AS ahead
+        SELECT c.part_id, c.grp_id, c.ver, c.acked, c.upto,
+            coalesce(c.ahead, '{}') + '{}'::int8multirange AS ahead
         FROM queen.partition_consumers AS c
         WHERE c.lease = p_lease AND c.ready_at > v_now ORDER BY c.part_id + 0, c.grp_id
     LOOP
