@@ -11,7 +11,9 @@ from .columns import arrow_table
 class LogRow(Struct, frozen=True):
     """A message of the log; ``hash`` is null if the server assigned its transaction id.
 
-    ``part_id`` distinguishes successive queues of one name. ``damage``: why its segment cannot be read.
+    ``part_id`` distinguishes successive queues of one name. ``damage``: why its segment cannot be read. Of a message in
+    the database itself: the hash of its payload, and that of its JSON with sorted keys if that is another text; bits of
+    the stored hash of its transaction id, and whether that is the hash of another id.
     """
 
     part_id: int
@@ -19,6 +21,10 @@ class LogRow(Struct, frozen=True):
     created_at: int
     hash: int | None = None
     damage: str | None = None
+    payload_hash: int | None = None
+    sorted_hash: int | None = None
+    id_key: int | None = None
+    id_differs: bool | None = None
 
 
 class WholeRow(LogRow, frozen=True):
@@ -66,7 +72,7 @@ class Cursor(Struct, frozen=True):
 
 
 class DeadLetter(Struct, frozen=True):
-    """A dead letter."""
+    """A dead letter; with the hashes of its payload, if it is not encrypted, and of its transaction id."""
 
     queue: str
     partition: str
@@ -74,6 +80,9 @@ class DeadLetter(Struct, frozen=True):
     offset: int
     retry_count: int
     failed_at: int = 0
+    payload_hash: int | None = None
+    id_hash: int | None = None
+    created_at: int | None = None
 
 
 class Deleted(Struct, frozen=True):
@@ -117,6 +126,14 @@ class Group(Struct, frozen=True):
     group: str
     whole: bool
     created_at: int = 0
+
+
+class IdSum(Struct, frozen=True):
+    """The transaction ids of a partition, without those of messages: their number and a checksum."""
+
+    part_id: int
+    ids: int
+    checksum: int
 
 
 class Flaw(Struct, frozen=True):
@@ -170,11 +187,18 @@ class Database:
     taken_at: int
     unrecorded: int = 0
     clock_stepped: bool = False
+    id_sums: DataFrame | None = None
     flaws: DataFrame | None = None
     """None: without PostgreSQL nobody has looked for them."""
 
 
-def as_database(spark: SparkSession, log: DataFrame, state: State, flaws: list[Flaw] | None = None) -> Database:
+def as_database(
+    spark: SparkSession,
+    log: DataFrame,
+    state: State,
+    flaws: list[Flaw] | None = None,
+    id_sums: list[IdSum] | None = None,
+) -> Database:
     """The state as tables beside its log."""
     tables = {
         name: spark.createDataFrame(arrow_table(kind, getattr(state, name)))
@@ -190,6 +214,7 @@ def as_database(spark: SparkSession, log: DataFrame, state: State, flaws: list[F
         )
     }
     found = None if flaws is None else spark.createDataFrame(arrow_table(Flaw, flaws))
+    sums = None if id_sums is None else spark.createDataFrame(arrow_table(IdSum, id_sums))
     return Database(
         log=log,
         **tables,
@@ -197,6 +222,7 @@ def as_database(spark: SparkSession, log: DataFrame, state: State, flaws: list[F
         unrecorded=state.unrecorded,
         clock_stepped=state.clock_stepped,
         flaws=found,
+        id_sums=sums,
     )
 
 

@@ -33,6 +33,7 @@ SECOND = 1_000_000
 
 _MESSAGE_KIND = "-8001-8000-"
 _NUMBER_CHARS = 13
+_OF_LOG = ("log_offset", "logged_at", "logged_payload", "logged_sorted")
 _BROADCAST_ROWS = 500_000
 _PUSHES = ("push", "transaction", "sql")
 
@@ -175,6 +176,8 @@ class Tables:
             "deleted",
             "given_up",
             "flaws",
+            "id_sums",
+            "blank",
             "retired",
             "damaged",
             "waiting",
@@ -718,7 +721,8 @@ class Tables:
         lanes = F.broadcast(self.heads.select("part_id", "lane"))
         known = F.coalesce("hash", hash_of_offset(F.col("offset")))
         rows = self._database.log.join(lanes, "part_id")
-        return self._keep(rows.select("lane", "offset", known.alias("hash"), "created_at", "damage"))
+        checked = ("payload_hash", "sorted_hash", "id_key", "id_differs")
+        return self._keep(rows.select("lane", "offset", known.alias("hash"), "created_at", "damage", *checked))
 
     @cached_property
     def log(self) -> DataFrame:
@@ -730,6 +734,23 @@ class Tables:
         """The segments that cannot be read: lane, ``first`` and ``last`` offset, and why (``damage``)."""
         unreadable = self._whole_log.where(F.col("damage").isNotNull()).groupBy("lane", "damage")
         return self._keep(unreadable.agg(F.min("offset").alias("first"), F.max("offset").alias("last")))
+
+    @cached_property
+    def id_sums(self) -> DataFrame | None:
+        """By lane: the number of transaction ids beside the log, and their checksum."""
+        assert self._database is not None
+        sums = self._database.id_sums
+        if sums is None:
+            return None
+        lanes = self.heads.select("part_id", "lane", F.coalesce("live_oldest", "oldest_offset").alias("live"))
+        return lanes.join(sums, "part_id", "left").fillna(0, ["ids", "checksum"])
+
+    @cached_property
+    def blank(self) -> DataFrame:
+        """The offsets of deleted messages, by lane."""
+        assert self._database is not None
+        runs = self._database.deleted.select("part_id", F.explode(F.sequence("first", "last")).alias("offset"))
+        return runs.join(F.broadcast(self.heads.select("part_id", "lane")), "part_id").select("lane", "offset")
 
     @cached_property
     def waiting(self) -> DataFrame:
@@ -888,6 +909,7 @@ class Tables:
                 F.col("payload_hash").alias("pushed_payload"),
                 (F.col("spooled") & ok).alias("spooled"),
                 "compared",
+                F.col("agent").alias("pusher"),
             ),
             self.deliveries.select(
                 "lane", "hash", "offset", F.col("completed").alias("seen"), F.col("payload_hash").alias("seen_payload")
@@ -895,14 +917,20 @@ class Tables:
         ]
         if self._database is not None:
             logged = self.log.select(
-                "lane", "hash", "offset", F.col("offset").alias("log_offset"), F.col("created_at").alias("logged_at")
+                "lane",
+                "hash",
+                "offset",
+                F.col("offset").alias("log_offset"),
+                F.col("created_at").alias("logged_at"),
+                F.col("payload_hash").alias("logged_payload"),
+                F.col("sorted_hash").alias("logged_sorted"),
             )
             parts.append(self._undeleted(logged))
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part, allowMissingColumns=True)
         if "log_offset" not in rows.columns:
-            rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in ("log_offset", "logged_at")})
+            rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in _OF_LOG})
         return self._keep(
             self._by_message(rows.where(F.col("hash").isNotNull()))
             .groupBy("lane", "hash")
@@ -919,6 +947,9 @@ class Tables:
                 F.count("log_offset").alias("logged"),
                 F.max("log_offset").alias("log_offset"),
                 F.max("logged_at").alias("logged_at"),
+                F.max("logged_payload").alias("logged_payload"),
+                F.max("logged_sorted").alias("logged_sorted"),
+                F.min("pusher").alias("pusher"),
                 F.min("compared").alias("compared"),
                 F.count("seen").alias("deliveries"),
                 F.min("seen").alias("seen_at"),

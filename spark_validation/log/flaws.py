@@ -350,8 +350,8 @@ CROSS JOIN LATERAL (VALUES
     (strpos(t.message, '"payload":') = 0 OR left(t.message, 1) <> '{' OR right(t.message, 1) <> '}',
         'it has no message'),
     (strpos(t.message, '"transactionId":' || to_json(t.transaction_id)::text) = 0
-        AND strpos(t.message, '"transactionId":') > 0
-        AND NOT t.transaction_id ~ '[^ -~]', format('its message has another transaction id than %s', t.transaction_id)),
+        AND strpos(t.message, '"transactionId":') > 0 AND NOT t.transaction_id ~ '[^ -~]',
+        format('its message has another transaction id than %s', t.transaction_id)),
     (t.transaction_id = '' OR t.partition = '' OR t.key = '', 'it lacks an id, a partition or a key')
 ) AS f (wrong, text)
 WHERE f.wrong

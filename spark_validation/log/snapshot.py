@@ -25,6 +25,7 @@ from ..inputs import (
     Flaw,
     Group,
     Head,
+    IdSum,
     Offsets,
     Queue,
     State,
@@ -36,6 +37,13 @@ from . import flaws
 MESSAGES_A_TASK = 500_000
 NOTHING: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 _COLUMNS = "partitionNumber bigint, offset bigint, createdAt timestamp, transactionHash bigint, damage string"
+
+_CHECKED = {
+    "payload_hash": ("payloadHash", "bigint"),
+    "sorted_hash": ("sortedHash", "bigint"),
+    "id_key": ("idKey", "bigint"),
+    "id_differs": ("idDiffers", "boolean"),
+}
 
 Row = TypeVar("Row", bound=Struct)
 
@@ -55,7 +63,12 @@ JOIN queen.queues AS q ON q.id = p.queue_id JOIN queen.consumer_groups_metadata 
 """
 _DEAD_LETTERS = """
 SELECT q.name AS queue, p.name AS partition, d.consumer_group AS group, d.off AS offset, d.retry_count,
-    (extract(epoch FROM d.failed_at) * 1000000)::bigint AS failed_at
+    (extract(epoch FROM d.failed_at) * 1000000)::bigint AS failed_at,
+    (extract(epoch FROM d.created_at) * 1000000)::bigint AS created_at,
+    ('x' || left(encode(sha256(convert_to(d.transaction_id, 'UTF8')), 'hex'), 15))::bit(60)::bigint AS id_hash,
+    CASE WHEN d.key_id IS NULL THEN
+        ('x' || left(encode(sha256(convert_to(d.payload::text, 'UTF8')), 'hex'), 13))::bit(52)::bigint
+    END AS payload_hash
 FROM queen.dead_letter_queue AS d JOIN queen.partitions AS p ON p.id = d.part_id
 JOIN queen.queues AS q ON q.id = d.queue_id
 """
@@ -180,7 +193,8 @@ class Snapshot:
 
     def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
         """The tables; each query that uses the log reads it again."""
-        return as_database(spark, self.log(spark, messages_a_task), self.state(), self.flaws())
+        log = self.log(spark, messages_a_task, checked=True)
+        return as_database(spark, log, self.state(), self.flaws(), self.id_sums())
 
     def log(
         self,
@@ -189,6 +203,7 @@ class Snapshot:
         *,
         since: Mapping[str, Mapping[str, int]] = NOTHING,
         whole: bool = False,
+        checked: bool = False,
     ) -> DataFrame:
         """The messages of the log.
 
@@ -197,9 +212,13 @@ class Snapshot:
             messages_a_task: about how many one task reads.
             since: by queue and partition, the first offset to read; the oldest of the others.
             whole: with the messages themselves.
+            checked: with hashes of their payloads and ids.
         """
         spark.dataSource.register(QueenSource)
-        reader = spark.read.format(QueenSource.name()).schema(_COLUMNS + (", message string" if whole else ""))
+        more = {"message": ("message", "string")} if whole else {}
+        more |= _CHECKED if checked else {}
+        columns = ", ".join((_COLUMNS, *(f"{name} {type_}" for name, type_ in more.values())))
+        reader = spark.read.format(QueenSource.name()).schema(columns)
         rows = reader.options(
             dsn=self._dsn,
             snapshot=self.id,
@@ -215,7 +234,7 @@ class Snapshot:
             F.unix_micros("createdAt").alias("created_at"),
             F.col("transactionHash").alias("hash"),
             "damage",
-            *(["message"] if whole else []),
+            *[F.col(name).alias(alias) for alias, (name, _) in more.items()],
         )
 
     def state(self) -> State:
@@ -235,6 +254,10 @@ class Snapshot:
             # A release without an outbox has no tables for it.
             waiting=self._rows(Waiting, _WAITING) if self.fetch(_HAS_OUTBOX)[0][0] else [],
         )
+
+    def id_sums(self) -> list[IdSum]:
+        """By partition: its transaction ids."""
+        return [IdSum(**row) for row in self._runner.run(self._tried(flaws.IDS))]
 
     def flaws(self) -> list[Flaw]:
         """What tables say against each other; nothing of tables that a release does not have."""

@@ -15,6 +15,7 @@ from spark_validation.inputs import (
     Flaw,
     Group,
     Head,
+    IdSum,
     Inputs,
     LogRow,
     Queue,
@@ -72,6 +73,7 @@ def inputs(spark: SparkSession, rows: Tables) -> Inputs:
         table(Group, rows.retired),
         table(Waiting, rows.waiting),
         taken_at=TAKEN_AT,
+        id_sums=table(IdSum, rows.id_sums),
         flaws=table(Flaw, rows.flaws),
     )
     return Inputs(table(Call, rows.calls), database)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from queen.log.ids import transaction_hash
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Head, LogRow
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Head, IdSum, LogRow
 from spark_validation.journal.schema import QUEUE_MODE, Call, PushItem
 from spark_validation.log.flaws import QUERIES
 from spec.model import MessageId
@@ -325,11 +325,14 @@ def changed_payload(scene: Scene, place: int) -> Expected:
     return {"deliveries_are_what_was_pushed": place}
 
 
+_ASTRAY: Expected = {"pops_keep_to_their_limits": None, "only_leases_that_were_given_can_ack": None}
+
+
 def misrouted(scene: Scene, place: int) -> Expected:
     """One delivery says another partition than the message has."""
     at = scene.of_group("a")[place]
     scene.item(at, "deliveries", partition="b")
-    return {"deliveries_are_what_was_pushed": None, "messages": None}
+    return {"deliveries_are_what_was_pushed": None, "messages": None, **_ASTRAY}
 
 
 def unreadable_segment(scene: Scene, place: int) -> Expected:
@@ -497,6 +500,23 @@ def delivery_that_no_cursor_knows(scene: Scene, place: int) -> Expected:
     return {"cursors_know_what_was_delivered": 1}
 
 
+def other_payload_in_the_log(scene: Scene, place: int) -> Expected:
+    at = scene.row("a", place)
+    scene.tables.log[at] = replace(scene.tables.log[at], payload_hash=1)
+    return {"the_log_has_the_pushed_payloads": place}
+
+
+def other_id_in_the_log(scene: Scene, place: int) -> Expected:
+    at = scene.row("a", place)
+    scene.tables.log[at] = replace(scene.tables.log[at], id_differs=True)
+    return {"transaction_ids_are_those_of_the_log": place}
+
+
+def transaction_id_of_nothing(scene: Scene, place: int) -> Expected:
+    scene.tables.id_sums.append(IdSum(scene.part("a"), 1, 5))
+    return {"transaction_ids_are_those_of_the_log": None}
+
+
 FLAWED = tuple(QUERIES)
 
 
@@ -528,7 +548,8 @@ def rolled_back_and_stored(scene: Scene, place: int) -> Expected:
     scene.insert(
         at, replace(scene.tables.calls[at], outcome="ok", pushes=tuple(replace(e, outcome="ok") for e in found[1:]))
     )
-    return {"pushes_with_sql_commit_with_their_transaction": 2 * place}
+    at = 2 * place
+    return {"pushes_with_sql_commit_with_their_transaction": at, "answers_do_not_contradict_themselves": at}
 
 
 def half_a_transaction_of_sql(scene: Scene, place: int) -> Expected:
@@ -625,6 +646,9 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     lost_in_the_spool: (0,),
     half_a_request: (FIRST, MIDDLE, LAST),
     flaw: tuple(range(len(FLAWED))),
+    other_payload_in_the_log: (FIRST, LAST),
+    other_id_in_the_log: (MIDDLE,),
+    transaction_id_of_nothing: (0,),
     too_much: (FIRST, LAST),
     from_elsewhere: (FIRST,),
     noop_that_was_none: (0,),

@@ -19,20 +19,21 @@ NEVER = 1 << 60
 VIEWS = f"""
 CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) = '-8001-8000-'
     THEN ('0x' || substr(id, 25))::BIGINT END;
+CREATE TABLE named AS
+SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, agent, number
+FROM (SELECT agent, number, unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
+UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+FROM (SELECT agent, number, unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
+UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+FROM (SELECT agent, number, unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
+UNION ALL SELECT queue, partition,
+    format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1152921504606846976, '', 0
+FROM heads;
+CREATE TABLE weighed AS SELECT queue, part, left(id, 13) AS number, sum(weight) AS weight
+FROM named WHERE offset_in(id) IS NOT NULL GROUP BY ALL;
 CREATE TABLE parts AS SELECT queue, part, list(number) AS numbers FROM (
-    SELECT queue, part, left(id, 13) AS number FROM (
-        SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, agent, number
-        FROM (SELECT agent, number, unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
-        UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
-        FROM (SELECT agent, number, unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
-        UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
-        FROM (SELECT agent, number, unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
-        UNION ALL SELECT queue, partition,
-            format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1 << 60, '', 0
-        FROM heads
-    ) WHERE offset_in(id) IS NOT NULL GROUP BY ALL
-    QUALIFY row_number() OVER (PARTITION BY left(id, 13) ORDER BY sum(weight) DESC, queue, part) = 1
-) GROUP BY ALL;
+    FROM weighed QUALIFY row_number() OVER (PARTITION BY number ORDER BY weight DESC, queue, part) = 1
+) GROUP BY queue, part;
 CREATE MACRO is_own(numbers, id) AS offset_in(id) IS NOT NULL
     AND (numbers IS NULL OR list_contains(numbers, left(id, 13)));
 CREATE MACRO is_foreign(numbers, id) AS coalesce(
