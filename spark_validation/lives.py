@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from .columns import arrow_table
 from .journal import changes
 
-_MARK = r" ⟨[^⟩]*⟩$"
+MARK = r" ⟨[^⟩]*⟩$"
 DURING = " ⟨during a change⟩"
 
 
@@ -85,7 +85,7 @@ def names(group: Column) -> Column:
 
 def plain(group: str) -> Column:
     """The name of the group of a life."""
-    return F.regexp_replace(group, _MARK, "")
+    return F.regexp_replace(group, MARK, "")
 
 
 def begun(pops: DataFrame, groups: DataFrame) -> dict[tuple[str, str], int]:

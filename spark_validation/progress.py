@@ -12,6 +12,7 @@ from .run import Progress
 from .session import JAVA_IS_GONE
 
 _INTERVAL_S = 1.0
+_PATIENCE_S = 5.0
 
 
 class Told:
@@ -61,4 +62,5 @@ def following(spark: SparkSession, progress: Progress) -> Iterator[Progress]:
         yield told
     finally:
         told.end()
-        thread.join()
+        # A call to a Java that ends may not come back.
+        thread.join(_PATIENCE_S)

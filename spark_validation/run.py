@@ -1,5 +1,6 @@
 """Runs audits over tables, and collects their violations."""
 
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from .audits import Audit, all_audits
 from .inputs import Inputs
+from .lives import MARK
 from .tables import NEVER, Tables
 from .times import utc
 
@@ -169,8 +171,15 @@ def _evidence(row: Row, name: Row | None, item: Row | None, told: list[Event]) -
         agent=place.agent if place else None,
         number=place.number if place else None,
         position=place.position if place else None,
-        history=tuple(each for each in told if not row.group or not each.group or each.group == row.group)[:_EVENTS],
+        history=tuple(each for each in told if not row.group or not each.group or _same(each.group, row.group))[
+            :_EVENTS
+        ],
     )
+
+
+def _same(group: str, other: str) -> bool:
+    """Whether they are the same group, in this life or another one."""
+    return re.sub(MARK, "", group) == re.sub(MARK, "", other)
 
 
 def histories(

@@ -211,9 +211,9 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-DUR-5",
         "L",
         "Headers come back as they were sent",
-        "A message that was pushed with headers is delivered with the same names and values, and so is its dead letter "
-        "and what is replayed of it, also through encryption and the spool. A message without headers has no such "
-        "field.",
+        "A message that was pushed with headers, over HTTP or with SQL, at once or for a time, is delivered with the "
+        "same names and values, over HTTP and with SQL, and so is its dead letter and what is replayed of it, also "
+        "through encryption and the spool. A message without headers has no such field.",
         "What routes or explains a message must not be lost on the way, and who does not know of it must not meet it.",
     ),
     _safety(

@@ -32,14 +32,14 @@ def spinner() -> Progress:
 
 
 @contextmanager
-def told(first: str) -> Iterator[Callable[[int, int, str], None]]:
+def told(first: str, steps: int | None = None) -> Iterator[Callable[[int, int, str], None]]:
     """A function for the steps that are done, their number (0: unknown), and what is done now."""
     with bar() as shown:
-        task = shown.add_task(first, total=None)
+        task = shown.add_task(first, total=steps)
         lines = _Lines()
 
         def tell(done: int, total: int, text: str) -> None:
-            shown.update(task, completed=done, total=total or None, description=text)
+            shown.update(task, completed=done, total=total or steps, description=text)
             lines.tell(done, total, text)
 
         yield tell

@@ -324,6 +324,7 @@ class OutboxPartition(Struct, frozen=True):
 
     Attributes:
         queue: ``None`` if it was deleted.
+        fields: what stands first in the objects of the messages, each field with a comma behind it.
         held: the partition is held back.
     """
 
@@ -331,7 +332,7 @@ class OutboxPartition(Struct, frozen=True):
     queue: str | None
     partition: str
     transaction_ids: Sequence[str | None]
-    traceparents: Sequence[str | None]
+    fields: Sequence[str | None]
     payloads: Sequence[str]
     held: bool = False
 
@@ -408,9 +409,15 @@ class TimersDatabase(Protocol):
     """The procedures that move timers into the log; they raise what those of ``Database`` raise."""
 
     async def read(
-        self, since: datetime | None, messages: int, size: int, ahead_s: float, held: Sequence[tuple[int, str]]
+        self,
+        since: datetime | None,
+        messages: int,
+        size: int,
+        ahead_s: float,
+        held: Sequence[tuple[int, str]],
+        limit_s: float | None,
     ) -> TimersRead: ...
-    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved: ...
+    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch, limit_s: float | None) -> Moved: ...
 
 
 class SpoolDatabase(Protocol):

@@ -1,14 +1,15 @@
 """Cron schedules: one message per time, also if two workers fire them, and what catch-up says after an outage."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
-from queen.engine.schedules import fire_due
+from queen.core.errors import TooSlowError
+from queen.engine.schedules import Firing, fire_due
 from queen.postgres.setup import prepare
 from queen.postgres.timers import SchedulesStore
 from spec.guarantees import Level, checks
@@ -113,7 +114,7 @@ async def test_each_time_fires_once_and_missed_ones_as_catch_up_says(
     await at(alone, 60)
     [seen] = await store.due(10)
     assert await fire_due(store) == 1
-    assert not await store.fire(seen, [BEGIN], BEGIN), "another worker has fired it"
+    assert not await store.fire([Firing(seen, [BEGIN], BEGIN, BEGIN)]), "another worker has fired it"
     assert await fire_due(store) == 0
     assert await fired(alone) == ["00:01"]
     await at(alone, 125)
@@ -145,3 +146,64 @@ async def test_a_schedule_that_cannot_be_fired_holds_up_no_other_and_misses_noth
     await at(alone, 120)
     assert await fire_due(store) == 2
     assert sorted(await fired(alone)) == ["00:01", "00:02", "00:02"]
+
+
+async def set_schedules(connection: "asyncpg.Connection[Any]", cron: str, *names: str, catch_up: int = 1) -> None:
+    for name in names:
+        await connection.execute(
+            "SELECT queen.set_schedule_v1('q', $1, $2, 'UTC', $3, 'p', '{\"payload\":1}', $4, $5, version)"
+            " FROM queen.push_options",
+            name, cron, catch_up, BEGIN, BEGIN + timedelta(minutes=1),
+        )  # fmt: skip
+
+
+class Counting(SchedulesStore):
+    """Counts the calls, and refuses one with a schedule of a name."""
+
+    calls = 0
+    refused = ""
+
+    async def fire(self, firings: Sequence[Firing]) -> int:
+        self.calls += 1
+        if any(each.schedule.name == self.refused and each.times for each in firings):
+            raise TooSlowError("too large")
+        return await super().fire(firings)
+
+
+@checks("G-TIM-3", level=Level.LIVE)
+async def test_schedules_that_are_due_together_are_fired_in_one_call(alone: "asyncpg.Connection[Any]") -> None:
+    store = Counting(alone)  # type: ignore[arg-type]
+    await set_schedules(alone, "* * * * *", *[f"s{number}" for number in range(100)])
+    await at(alone, 60)
+    assert (await fire_due(store), store.calls) == (100, 1)
+    assert await fired(alone) == ["00:01"] * 100
+    # One that cannot be fired with the others, as its messages are too large.
+    store.refused = "s5"
+    await at(alone, 120)
+    assert await fire_due(store) == 100
+    assert await fired(alone) == ["00:02"] * 99
+    assert await fire_due(store) == 0
+    store.refused = ""
+    await at(alone, 180)
+    assert await fire_due(store) == 100
+    assert sorted(await fired(alone)) == ["00:02", *["00:03"] * 100]
+
+
+@checks("G-TIM-3", level=Level.LIVE)
+async def test_what_was_read_of_a_schedule_that_was_changed_does_not_fire(alone: "asyncpg.Connection[Any]") -> None:
+    """Also if the new one has the same next time."""
+    store = SchedulesStore(alone)  # type: ignore[arg-type]
+    await set_schedules(alone, "* * * * *", "s")
+    await at(alone, 60)
+    [seen] = await store.due(10)
+    stale = [Firing(seen, [seen.next_at], seen.now, seen.next_at + timedelta(minutes=1))]
+    await set_schedules(alone, "*/1 * * * *", "s")
+    assert await store.fire(stale) == 0
+    await set_schedules(alone, "* * * * *", "s", catch_up=0)
+    assert await store.fire(stale) == 0
+    await set_schedules(alone, "* * * * *", "s")
+    await alone.execute("UPDATE queen.schedules SET last_at = last_at + interval '1 s'")
+    assert await store.fire(stale) == 0, "it was deleted and set again"
+    await alone.execute("UPDATE queen.schedules SET last_at = $1", BEGIN)
+    assert await store.fire(stale) == 1
+    assert await fired(alone) == ["00:01"]

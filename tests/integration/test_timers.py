@@ -409,6 +409,23 @@ async def _waits_for_a_lock(connection: "asyncpg.Connection[Any]") -> None:
             pass
 
 
+async def test_timers_of_a_queue_that_was_deleted_before_their_commit_are_removed(moved: str) -> None:
+    pushing, other = await asyncpg.connect(moved), await asyncpg.connect(moved)
+    await set_timers(other, ("kept", 3600))
+    await other.execute("INSERT INTO queen.queues (name) VALUES ('gone')")
+    async with pushing.transaction():
+        for _ in range(3):
+            await pushing.execute("SELECT queen.push('gone', '1', deliver_at => now() + interval '1 year')")
+        while await other.fetchval("SELECT more FROM queen.delete_queue_v1('gone', 100)"):
+            pass
+    assert await _left(moved) == 4
+    assert await other.fetchval("SELECT queen.purge_partitions_v1(2)")
+    assert not await other.fetchval("SELECT queen.purge_partitions_v1(2)")
+    assert [row["key"] for row in await other.fetch("SELECT key FROM queen.timers")] == ["kept"]
+    await pushing.close()
+    await other.close()
+
+
 @checks("G-COST-1", level=Level.LIVE)
 async def test_timers_that_wait_or_were_moved_make_no_read_dearer(moved: str) -> None:
     connection, holder = await asyncpg.connect(moved), await asyncpg.connect(moved)

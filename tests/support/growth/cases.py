@@ -1567,7 +1567,7 @@ async def cancel_timers(w: World, s: Stock) -> None:
 
 
 async def read_timers(w: World, s: Stock) -> None:
-    assert not (await DueTimersStore(w.meter.pool).read(None, 5000, 8 << 20, 0.25, [])).messages
+    assert not (await DueTimersStore(w.meter.pool).read(None, 5000, 8 << 20, 0.25, [], None)).messages
 
 
 async def list_timers(w: World, s: Stock) -> None:
@@ -1577,7 +1577,7 @@ async def list_timers(w: World, s: Stock) -> None:
 async def move_timers(w: World, s: Stock) -> None:
     await w.set_clock(await w.now(DAY))
     due = DueTimersStore(w.meter.pool)
-    messages = (await due.read(None, 100_000, 8 << 20, 0.25, [])).messages
+    messages = (await due.read(None, 100_000, 8 << 20, 0.25, [], None)).messages
     assert len(messages) == len(s.parts)
     batch = lay_out(uuid4(), [push_of(messages)], {(s.queue, "p0"): s.parts[0]})
     batch.version = (await w.store.read_push_options()).version
