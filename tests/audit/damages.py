@@ -1,7 +1,7 @@
 """Every type of damage to every column of every table of the database, and to every field of a journal."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -9,6 +9,7 @@ import asyncpg
 from msgspec.structs import asdict, fields, replace
 
 from queen.log import ids
+from spark_validation.inputs import Flaw
 from spark_validation.journal.schema import AckItem, Call, Delivery, PushItem
 from tests.support.runs import Tables
 
@@ -23,12 +24,12 @@ _NEXT = {
     "uuid": "(overlay({c}::text placing case right({c}::text, 1) when '0' then '1' else '0' end from 36))::uuid",
     "bytea": "CASE WHEN length({c}) > 0 THEN set_byte({c}, length({c}) / 2, get_byte({c}, length({c}) / 2) # 1) END",
     "json": "'{{\"damaged\": 1}}'::json", "jsonb": "'{{\"damaged\": 1}}'::jsonb", '"char"': "'z'",
-    "int8multirange": "{c} + '{{[3,4)}}'::int8multirange", "ARRAY": "{c} || {c}", "xid8": "({c}::text::bigint + 1)::text::xid8",
-    "pg_snapshot": "'1:1:'::pg_snapshot",
+    "int8multirange": "{c} + '{{[3,4)}}'::int8multirange", "ARRAY": "{c} || {c}",
+    "xid8": "({c}::text::bigint + 1)::text::xid8",
 }  # fmt: skip
 _AHEAD = {
     "bigint": "{c} + 1000000", "integer": "{c} + 1000000", "smallint": "{c} + 10000", "double precision": "{c} + 1e15",
-    "timestamp with time zone": "CASE WHEN isfinite({c}) THEN {c} + interval '8 days' ELSE now() + interval '8 days' END",
+    "timestamp with time zone": "CASE WHEN isfinite({c}) THEN {c} ELSE now() END + interval '8 days'",
     "text": "'never was'", "uuid": "'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid",
     "bytea": "{c} || '\\x00'::bytea", "json": "'[]'::json", "jsonb": "'[]'::jsonb",
     "int8multirange": "'{{[1000000,1000001)}}'::int8multirange", "xid8": "'999999999'::xid8",
@@ -65,27 +66,22 @@ async def columns(connection: asyncpg.Connection) -> list[tuple[str, str, str]]:
 def of_columns(found: Sequence[tuple[str, str, str]], seed: int) -> Iterator[Damage]:
     """All damages to these columns; the seed chooses the rows."""
     for table, column, type_ in found:
+        if type_ == "pg_snapshot":  # has no operator to compare
+            yield Damage(table, column, "ahead", f"UPDATE {table} SET \"{column}\" = '999999999:999999999:'")
+            continue
         name, random_row = f'"{column}"', f"md5(t.ctid::text || '{seed}')"
         one = f"(SELECT t.ctid FROM {table} AS t WHERE {{0}} ORDER BY {random_row} LIMIT 1)"
+        text = "::text" if type_ == "json" else ""
+        differs = f"o.{name}{text} IS DISTINCT FROM t.{name}{text}"
         values = {
             "null": ("NULL", "{c} IS NOT NULL"),
             "next": (_NEXT[type_], "{c} IS NOT NULL"),
             "ahead": (_AHEAD.get(type_), "{c} IS NOT NULL"),
             "other": (
-                f"(SELECT o.{name} FROM {table} AS o WHERE o.{name} IS DISTINCT FROM t.{name}"
-                f" ORDER BY md5(o.ctid::text || '{seed}') LIMIT 1)",
-                f"EXISTS (SELECT 1 FROM {table} AS o WHERE o.{name} IS DISTINCT FROM t.{name})",
+                f"(SELECT o.{name} FROM {table} AS o WHERE {differs} ORDER BY md5(o.ctid::text || '{seed}') LIMIT 1)",
+                f"EXISTS (SELECT 1 FROM {table} AS o WHERE {differs})",
             ),
         }
-        if type_ in ("json",):
-            values["other"] = (
-                values["other"][0].replace(
-                    f"o.{name} IS DISTINCT FROM t.{name}", f"o.{name}::text IS DISTINCT FROM t.{name}::text"
-                ),
-                values["other"][1].replace(
-                    f"o.{name} IS DISTINCT FROM t.{name}", f"o.{name}::text IS DISTINCT FROM t.{name}::text"
-                ),
-            )
         for kind, (value, where) in values.items():
             if value is not None:
                 changed, there = value.format(c=f"t.{name}"), where.format(c=f"t.{name}")
@@ -95,23 +91,20 @@ def of_columns(found: Sequence[tuple[str, str, str]], seed: int) -> Iterator[Dam
                     kind,
                     f"UPDATE {table} AS t SET {name} = {changed} WHERE t.ctid = {one.format(there)}",
                 )
-        cast = "::text" if type_ == "json" else ""
-        yield Damage(
-            table, column, "swapped",
+        swap = (
             f"WITH a AS (SELECT t.ctid AS place, t.{name} AS v FROM {table} AS t ORDER BY {random_row} LIMIT 1),"
             f" b AS (SELECT t.ctid AS place, t.{name} AS v FROM {table} AS t, a"
-            f" WHERE t.{name}{cast} IS DISTINCT FROM a.v{cast} ORDER BY {random_row} LIMIT 1)"
+            f" WHERE t.{name}{text} IS DISTINCT FROM a.v{text} ORDER BY {random_row} LIMIT 1)"
             f" UPDATE {table} AS t SET {name} = CASE WHEN t.ctid = a.place THEN b.v ELSE a.v END FROM a, b"
-            f" WHERE t.ctid IN (a.place, b.place)",
-        )  # fmt: skip
+            f" WHERE t.ctid IN (a.place, b.place)"
+        )
+        yield Damage(table, column, "swapped", swap)
     for table in dict.fromkeys(table for table, _, _ in found):
         row = f"(SELECT t.ctid FROM {table} AS t ORDER BY md5(t.ctid::text || '{seed}') LIMIT 1)"
         yield Damage(table, ROW, "deleted", f"DELETE FROM {table} AS t WHERE t.ctid = {row}")
         names = ", ".join(f'"{column}"' for other, column, _ in found if other == table)
-        yield Damage(
-            table, ROW, "doubled",
-            f"INSERT INTO {table} ({names}) OVERRIDING SYSTEM VALUE SELECT {names} FROM {table} AS t WHERE t.ctid = {row}",
-        )  # fmt: skip
+        again = f"SELECT {names} FROM {table} AS t WHERE t.ctid = {row}"
+        yield Damage(table, ROW, "doubled", f"INSERT INTO {table} ({names}) OVERRIDING SYSTEM VALUE {again}")
 
 
 async def applied(connection: asyncpg.Connection, damage: Damage) -> bool:
@@ -290,10 +283,24 @@ def copied(tables: Tables, number: int) -> Tables:
                     new[name] = _shifted(value, number)
                 case "pushes" | "deliveries" | "acks":
                     new[name] = tuple(map(renamed, value))
+        if isinstance(row, Flaw) and row.queue is None:
+            new["queue"] = f"m{number}.none"
         return replace(row, **new)
 
     return Tables(**{name: [renamed(row) for row in rows] for name, rows in vars(tables).items()})
 
 
-Judge = Callable[[Tables], dict[str, set[str]]]
-"""By copy: the audits that find something."""
+def whole(calls: Sequence[Call]) -> bool:
+    """Whether no agent counts as cut short: then nothing is judged that it may explain."""
+    agents: dict[str, list[Call]] = {}
+    for call in calls:
+        agents.setdefault(call.agent, []).append(call)
+    return all(
+        any(call.kind == "end" for call in rows) and sorted(call.number for call in rows) == [*range(len(rows))]
+        for rows in agents.values()
+    )
+
+
+def copy_of(name: str) -> int:
+    """The number of the copy that a queue, or an agent, belongs to."""
+    return int(name.partition(".")[0].partition(" ")[0][1:])

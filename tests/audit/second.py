@@ -10,8 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from spark_validation.columns import arrow_table
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue, Waiting
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Group, Head, IdSum, LogRow, Queue, Waiting
 from spark_validation.journal.schema import Call
+from spark_validation.log.flaws import QUERIES
 from tests.support.runs import Tables
 
 NEVER = 1 << 60
@@ -412,8 +413,10 @@ WITH r AS (FROM c WHERE kind = 'pop' AND outcome = 'ok' AND len(deliveries) > 0)
 SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE len(deliveries) > batch
 UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE len(list_distinct(list_transform(deliveries,
     lambda d: struct_pack(a := d.queue, b := d.partition)))) > CASE WHEN partitions >= 1 THEN partitions ELSE 1000 END
-UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE len(list_filter(deliveries, lambda d: d.queue <> r.queue)) > 0
-UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE len(list_filter(deliveries, lambda d: d.partition <> r.partition)) > 0
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r
+WHERE len(list_filter(deliveries, lambda d: d.queue <> r.queue)) > 0
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r
+WHERE len(list_filter(deliveries, lambda d: d.partition <> r.partition)) > 0
 UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE NOT auto_ack AND coalesce(lease, '') = ''
 UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE auto_ack AND lease <> ''
 UNION ALL SELECT max(queue), NULL FROM r WHERE lease <> '' GROUP BY lease HAVING count(*) > 1""",
@@ -516,8 +519,49 @@ SELECT queue, log_off FROM s WHERE call = 'ok' AND due AND logged <> 1
 UNION ALL SELECT queue, log_off FROM s WHERE call = 'fail' AND there AND pushed = refused
 UNION ALL SELECT queue, NULL FROM s WHERE call = 'unknown' AND due AND NOT there AND EXISTS (
     FROM s AS t WHERE (t.agent, t.number) = (s.agent, s.number) AND t.there AND t.pushed = 1)""",
+    "transaction_ids_are_those_of_the_log": """
+WITH k AS (
+    FROM log AS g WHERE NOT EXISTS (FROM deleted AS t WHERE t.part_id = g.part_id
+        AND g."offset" BETWEEN t.first AND t.last) AND damage IS NULL
+),
+sums AS (
+    SELECT h.part_id, h.queue, coalesce(max(i.ids), 0) AS ids, coalesce(max(i.checksum), 0) AS checksum
+    FROM h LEFT JOIN id_sums AS i USING (part_id) GROUP BY ALL
+),
+own AS (
+    SELECT part_id, count(*) AS n, bit_xor(xor(id_key, (id_key & 4294967295) * ("offset" & 1073741823))) AS checksum
+    FROM k JOIN h USING (part_id) WHERE id_key IS NOT NULL AND "offset" >= live GROUP BY part_id
+)
+SELECT h.queue, k."offset" FROM k JOIN h USING (part_id) WHERE k.id_differs
+UNION ALL SELECT queue, NULL FROM sums LEFT JOIN own USING (part_id)
+WHERE (ids <> coalesce(n, 0) OR sums.checksum <> coalesce(own.checksum, 0))
+AND part_id NOT IN (SELECT part_id FROM log WHERE damage IS NOT NULL)""",
+    "the_log_has_the_pushed_payloads": """
+WITH t AS (
+    SELECT m.queue, m.log_off, ph = payload_hash OR coalesce(ph = sorted_hash, false) AS alike, pusher
+    FROM m JOIN (
+        SELECT queue, part, key, max(ph) AS ph, min(agent) AS pusher FROM p GROUP BY ALL HAVING max(ph) = min(ph)
+    ) USING (queue, part, key)
+    JOIN h USING (queue, part) JOIN log AS g ON g.part_id = h.part_id AND g."offset" = m.log_off
+    WHERE m.logged = 1 AND payload_hash IS NOT NULL
+)
+SELECT queue, log_off FROM t WHERE NOT alike AND pusher IN (SELECT pusher FROM t WHERE alike)""",
+    "dead_letters_are_of_their_messages": """
+WITH b AS (
+    SELECT t.queue, t."offset" AS off, g.payload_hash <> t.payload_hash AS one,
+        g.id_key IS NOT NULL AND g.hash <> t.id_hash AS two, g.created_at <> t.created_at AS three
+    FROM dead_letters AS t JOIN h ON (h.queue, h.part) = (t.queue, t.partition)
+    JOIN log AS g ON g.part_id = h.part_id AND g."offset" = t."offset"
+)
+SELECT queue, off FROM b WHERE one UNION ALL SELECT queue, off FROM b WHERE two
+UNION ALL SELECT queue, off FROM b WHERE three
+UNION ALL SELECT queue, "offset" FROM flaws WHERE audit = 'dead_letters_are_of_their_messages'""",
     "spooled_messages_are_stored_once": """
 SELECT queue, off FROM m WHERE spooled AND logged <> 1 AND held(m.queue, m.part, off, answered)""",
+}
+# What PostgreSQL has found with a query is not looked for once more.
+AUDITS |= {
+    name: f"""SELECT queue, "offset" FROM flaws WHERE audit = '{name}'""" for name in QUERIES if name not in AUDITS
 }
 
 
@@ -525,6 +569,7 @@ def as_tables(rows: Tables) -> dict[str, pa.Table]:
     """The rows as what ``judge`` reads."""
     kinds = {"calls": Call, "log": LogRow, "heads": Head, "cursors": Cursor, "dead_letters": DeadLetter}
     kinds |= {"queues": Queue, "groups": Group, "deleted": Deleted, "retired": Group, "waiting": Waiting}
+    kinds |= {"id_sums": IdSum, "flaws": Flaw}
     return {name: arrow_table(kind, getattr(rows, name)) for name, kind in kinds.items()}
 
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import asyncpg
 import pyarrow as pa
-from pyspark.sql.types import LongType, StructField, StructType, TimestampType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from pyspark_queen.batch import QueenReader
 from pyspark_queen.columns import wanted
@@ -18,6 +18,8 @@ from tests.support.runs import Tables
 
 _COLUMNS = {
     "partitionNumber": LongType(), "offset": LongType(), "createdAt": TimestampType(), "transactionHash": LongType(),
+    "damage": StringType(), "payloadHash": LongType(), "sortedHash": LongType(), "idKey": LongType(),
+    "idDiffers": BooleanType(),
 }  # fmt: skip
 
 
@@ -31,16 +33,16 @@ def read(dsn: str, calls: list[Call]) -> tuple[Tables, int]:
         schema = StructType([StructField(name, type_) for name, type_ in _COLUMNS.items()])
         reader = QueenReader(options, wanted(schema))
         log = [row for task in reader.partitions() for batch in reader.read(task) for row in _rows(batch)]
-        tables = Tables(calls=calls, log=log, flaws=snapshot.flaws())
-        for name in ("heads", "cursors", "dead_letters", "queues", "groups", "deleted", "retired"):
+        tables = Tables(calls=calls, log=log, flaws=snapshot.flaws(), id_sums=snapshot.id_sums())
+        for name in ("heads", "cursors", "dead_letters", "queues", "groups", "deleted", "retired", "waiting"):
             setattr(tables, name, getattr(state, name))
         return tables, state.taken_at
 
 
 def _rows(batch: pa.RecordBatch) -> list[LogRow]:
-    created = batch["createdAt"].cast("int64").to_pylist()
-    others = (batch[name].to_pylist() for name in ("partitionNumber", "offset", "transactionHash"))
-    return [LogRow(part, offset, at, hash_) for part, offset, hash_, at in zip(*others, created, strict=True)]
+    columns = {name: batch[name] for name in _COLUMNS}
+    columns["createdAt"] = batch["createdAt"].cast("int64")
+    return [LogRow(*row) for row in zip(*(column.to_pylist() for column in columns.values()), strict=True)]
 
 
 class Damaged:

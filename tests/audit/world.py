@@ -10,7 +10,6 @@ from typing import Any
 
 import asyncpg
 import httpx
-import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -197,9 +196,9 @@ def beside(agent: Agent, dsn: str) -> None:
         "ack": {"transactionId": message["transactionId"], "leaseId": popped["leaseId"]},
     })  # fmt: skip
     payload = base64.b64encode(b'{"late":1}').decode()
-    post("/api/v1/timers", {"operations": [
-        {"op": "schedule", "queue": "w.old", "timerKey": f"k{n}", "payload": payload, "delayMs": 3_600_000 + n, "txn": f"t{n}"}
-        for n in range(2)]})  # fmt: skip
+    timer = {"op": "schedule", "queue": "w.old", "payload": payload}
+    timers = [{**timer, "timerKey": f"k{n}", "delayMs": 3_600_000 + n, "txn": f"t{n}"} for n in range(2)]
+    post("/api/v1/timers", {"operations": timers})
     for name, cron in (("daily", "30 7 * * MON-FRI"), ("hourly", "5 * * * *")):
         post("/api/v1/schedules", {"queue": "w.old", "name": name, "cron": cron, "timeZone": "Europe/Berlin",
                                    "payload": {"task": name}})  # fmt: skip
@@ -217,14 +216,20 @@ async def _sql(dsn: str, query: str) -> list[Any]:
 
 
 #: What waits for the log when no server runs.
+_HELD_PARTITIONS = """
+INSERT INTO queen.outbox_held_partitions (queue_id, partition, reason)
+SELECT id, u, 'locked' FROM queen.queues, unnest(ARRAY['h', 'i']) AS u WHERE name = 'w.old'
+"""
+_HELD = """
+INSERT INTO queen.outbox_held (queue_id, partition, transaction_id, payload, pushed_at)
+SELECT id, u, 'h1', '{"held": 1}', clock_timestamp() FROM queen.queues, unnest(ARRAY['h', 'i']) AS u
+WHERE name = 'w.old'
+"""
 _AT_REST = (
     "SELECT queen.push('w.old', '{\"n\": 2}', partition => 'p', transaction_id => 'x2')",
     "SELECT queen.push('w.old', '{\"n\": 3}', partition => 'p')",
-    "INSERT INTO queen.outbox_held_partitions (queue_id, partition, reason)"
-    " SELECT id, u, 'locked' FROM queen.queues, unnest(ARRAY['h', 'i']) AS u WHERE name = 'w.old'",
-    "INSERT INTO queen.outbox_held (queue_id, partition, transaction_id, payload, pushed_at)"
-    " SELECT id, u, 'h1', '{\"held\": 1}', clock_timestamp() FROM queen.queues, unnest(ARRAY['h', 'i']) AS u"
-    " WHERE name = 'w.old'",
+    _HELD_PARTITIONS,
+    _HELD,
 )
 
 
