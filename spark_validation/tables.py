@@ -470,7 +470,9 @@ class Tables:
         A pop has one lease: as a key it is hashed, where the least text of many would be found by sorting all rows.
         """
         return self._keep(
-            self.deliveries.groupBy("lane", "group", "agent", "number", "lease").agg(
+            self.deliveries.where(~F.col("foreign"))
+            .groupBy("lane", "group", "agent", "number", "lease")
+            .agg(
                 F.min("invoked").alias("invoked"),
                 F.min("completed").alias("completed"),
                 F.min("lease_seconds").alias("seconds"),

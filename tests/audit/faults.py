@@ -332,7 +332,8 @@ def misrouted(scene: Scene, place: int) -> Expected:
     """One delivery says another partition than the message has."""
     at = scene.of_group("a")[place]
     scene.item(at, "deliveries", partition="b")
-    return {"deliveries_are_what_was_pushed": None, "messages": None, **_ASTRAY}
+    scene.forget("drained")
+    return {"deliveries_are_what_was_pushed": None, "deliveries_leave_no_gap": place + 1, **_ASTRAY}
 
 
 def unreadable_segment(scene: Scene, place: int) -> Expected:

@@ -20,21 +20,22 @@ NEVER = 1 << 60
 VIEWS = f"""
 CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) = '-8001-8000-'
     THEN ('0x' || substr(id, 25))::BIGINT END;
-CREATE TABLE named AS
-SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, agent, number
-FROM (SELECT agent, number, unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
-UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
-FROM (SELECT agent, number, unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
-UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
-FROM (SELECT agent, number, unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
-UNION ALL SELECT queue, partition,
-    format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1152921504606846976, '', 0
-FROM heads;
-CREATE TABLE weighed AS SELECT queue, part, left(id, 13) AS number, sum(weight) AS weight
-FROM named WHERE offset_in(id) IS NOT NULL GROUP BY ALL;
-CREATE TABLE parts AS SELECT queue, part, list(number) AS numbers FROM (
-    FROM weighed QUALIFY row_number() OVER (PARTITION BY number ORDER BY weight DESC, queue, part) = 1
-) GROUP BY queue, part;
+CREATE TABLE numbered AS
+SELECT queue, part, left(id, 13) AS number, sum(weight) AS weight FROM (
+    SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, agent, number
+    FROM (SELECT agent, number, unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
+    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+    FROM (SELECT agent, number, unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
+    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+    FROM (SELECT agent, number, unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
+    UNION ALL SELECT queue, partition,
+        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1000000000000, '', 0
+    FROM heads
+) WHERE offset_in(id) IS NOT NULL GROUP BY queue, part, left(id, 13);
+CREATE TABLE parts AS SELECT queue, part, list(number) AS numbers FROM numbered AS n WHERE NOT EXISTS (
+    SELECT 1 FROM numbered AS o WHERE o.number = n.number
+        AND (o.weight > n.weight OR (o.weight = n.weight AND (o.queue, o.part) < (n.queue, n.part)))
+) GROUP BY ALL;
 CREATE MACRO is_own(numbers, id) AS offset_in(id) IS NOT NULL
     AND (numbers IS NULL OR list_contains(numbers, left(id, 13)));
 CREATE MACRO is_foreign(numbers, id) AS coalesce(
@@ -174,7 +175,7 @@ CREATE TABLE placed AS SELECT p.* REPLACE (coalesce(p.off, m.off, m.log_off) AS 
 FROM p JOIN m USING (queue, part, key) WHERE coalesce(p.off, m.off, m.log_off) IS NOT NULL AND said <> 'fail';
 CREATE TABLE held AS SELECT queue, part, grp, agent, number, min(lease) AS lease, min(began) AS began,
     min(ended) AS ended, min(seconds) * 1e6 AS length, bool_or(auto_ack) AS auto_ack, count(*) AS n
-FROM d GROUP BY ALL;
+FROM d WHERE NOT astray GROUP BY ALL;
 CREATE TABLE nameless AS SELECT DISTINCT (queue, part) FROM p WHERE key IS NULL AND said <> 'fail';
 CREATE TABLE own AS SELECT p.*, m.there, m.seen FROM p JOIN m USING (queue, part, key) WHERE m.pushed = 1;
 """
