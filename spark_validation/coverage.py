@@ -165,7 +165,7 @@ COLUMNS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
         },
         "queen.outbox_position": {
             "id": "one row, by its key",
-            "moves": (_WAITS,),
+            "moves": "a count; a move with another one begins again",
             "seen": (_WAITS,),
             "target": (_WAITS,),
             "last_xid": (_WAITS,),
@@ -193,7 +193,7 @@ COLUMNS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
             "*": (_WAITS,),
         },
         "queen.timers": {
-            "deliver_at": (_WAITS,),
+            "deliver_at": "any time up to ten years ahead is right",
             "seq": _NUMBER,
             "queue_id": (_WAITS,),
             "key": _DEPENDS,
@@ -212,7 +212,7 @@ COLUMNS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
             "partition": _DEPENDS,
             "message": (_WAITS,),
             "last_at": (_TIME, _WAITS),
-            "next_at": (_WAITS,),
+            "next_at": "only when it is looked at: computed anew then",
             "*": _DEPENDS,
         },
         "queen.traces": {

@@ -26,8 +26,8 @@ from tests.support.runs import Tables
 from tests.support.servers import drop_database
 
 SEED = int(os.environ.get("QUEEN_TEST_SEED", "1"))
-MOST = int(os.environ.get("QUEEN_DAMAGES", "60"))
-#: What cannot be planted in the world: it is another one's there, or has no rows.
+MOST = int(os.environ.get("QUEEN_DAMAGES", "40"))
+#: How often each type of damage is planted, each time at another place.
 PLACES = 3
 
 
