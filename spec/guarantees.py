@@ -845,7 +845,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-OUT-2",
-        "LA",
+        "LFA",
         "Order of pushes with SQL",
         "In a partition, messages that one transaction has pushed with SQL keep their order. A transaction that began "
         "after another had committed comes after it. A transaction that stays open holds back only its own messages.",
@@ -853,7 +853,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQL-1",
-        "LF",
+        "MLF",
         "A message that SQL pops is done with its transaction",
         "What `queen.pop` and `queen.ack` do takes effect if and only if the transaction of the caller commits, with "
         "its other changes, under every fault. After a rollback the messages are ready at once, as if never popped.",
@@ -861,7 +861,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQL-2",
-        "L",
+        "ML",
         "Leases, order and failures are those of HTTP",
         "Pops and acks with SQL keep the promises of those over HTTP, and each other's. A lease that a transaction has "
         "given lives until it ends, and its time begins with the commit. An ack that cannot be carried out, or of what "
@@ -870,7 +870,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQL-3",
-        "L",
+        "ML",
         "A transaction holds only what it has popped",
         "A transaction that has popped or acked with SQL makes no other request wait, except pops and acks of its own "
         "group in the partitions of its messages.",
@@ -878,7 +878,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-OUT-3",
-        "ML",
+        "MLF",
         "Held-back pushes with SQL",
         "A message pushed with SQL that cannot go into the log yet, because its partition is locked or its queue is "
         "encrypted and the servers have no key, holds back only the later ones of its partition. It is tried again "

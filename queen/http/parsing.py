@@ -267,10 +267,11 @@ def _check_item(item: PushItem, field: str) -> None:
             field = f"{field}.traceId"
             raise BadRequestError(f"{field} is not a UUID: {item.traceId[:50]!r}", field) from None
     if item.headers:
-        _check_headers(item.headers, f"{field}.headers")
+        check_headers(item.headers, f"{field}.headers")
 
 
-def _check_headers(headers: Mapping[str, str], field: str) -> None:
+def check_headers(headers: Mapping[str, str], field: str) -> None:
+    """Raises BadRequestError, which names the field, for headers that are too many, too large or malformed."""
     if len(headers) > MESSAGE_HEADERS_MAX:
         raise BadRequestError(f"{field} has {len(headers)} names, more than {MESSAGE_HEADERS_MAX}", field)
     size = sum([len(text.encode()) for pair in headers.items() for text in pair])

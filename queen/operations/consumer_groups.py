@@ -1,6 +1,6 @@
 """Lists, shows and deletes consumer groups: ``/api/v1/consumer-groups``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -67,10 +67,11 @@ class CursorElement(Struct, rename="camel"):
 
 
 class GroupOfQueue(Struct):
-    """The cursors of a group on a queue, of ``total`` that match (null: not known yet)."""
+    """The cursors of a group on a queue, of ``total`` that match (null: not known yet); ``paused``: it gets nothing."""
 
     partitions: list[CursorElement]
     total: int | None
+    paused: bool
 
 
 class GroupDeletedAnswer(Struct, rename="camel", omit_defaults=True):
@@ -125,10 +126,12 @@ def _cursor_element(row: CursorRow) -> CursorElement:
     )  # fmt: skip
 
 
-def _by_queue(rows: Sequence[CursorRow]) -> Mapping[str, GroupOfQueue]:
+def _by_queue(rows: Sequence[CursorRow], paused: Collection[str]) -> Mapping[str, GroupOfQueue]:
     queues: dict[str, GroupOfQueue] = {}
     for row in rows:
-        queues.setdefault(row.queue, GroupOfQueue([], row.total)).partitions.append(_cursor_element(row))
+        queues.setdefault(row.queue, GroupOfQueue([], row.total, row.queue in paused)).partitions.append(
+            _cursor_element(row)
+        )
     return queues
 
 
@@ -190,7 +193,8 @@ async def get_consumer_group(
     )  # fmt: skip
     page = queries.sorted_page(req, CursorOrder.NAME, _CURSORS_LIMIT)
     rows = await server.ask(lambda context: context.administration.consumer_groups.cursors(wanted, page))
-    answer(resp, _by_queue(rows))
+    paused = await server.ask(lambda context: context.administration.consumer_groups.paused_on(wanted.group))
+    answer(resp, _by_queue(rows, frozenset(paused)))
 
 
 _DELETED = [Answer("The number of deleted cursors; an unknown group is not an error", GroupDeletedAnswer)]

@@ -29,6 +29,7 @@ _CONSUMERS = call("describe_consumers_v1", 1)
 _CURSORS = call("list_cursors_v1", 8)
 _LAGGING = call("list_lagging_v1", 2)
 _QUEUES_OF = call("find_group_queues_v1", 1)
+_PAUSED = call("find_paused_v1", 1)
 _WITHOUT_CURSOR = "SELECT * FROM queen.find_groups_without_cursor_v1($1) AS name"
 _SEEK = call("seek_group_v1", 7)
 _PREVIEW = call("preview_seek_v1", 5)
@@ -94,6 +95,10 @@ class ConsumerGroupStore:
     async def queues_of(self, group: str) -> list[str]:
         """The queues that have a group of that name."""
         return [row["queue"] for row in await self._pool.fetch(_QUEUES_OF, group)]
+
+    async def paused_on(self, group: str) -> list[str]:
+        """The queues on which the group of that name is paused."""
+        return [row["queue"] for row in await self._pool.fetch(_PAUSED, group)]
 
     async def without_cursor(self, part_id: int) -> list[str]:
         """Groups without a cursor in a partition that need one: queue mode, if its queue has no group."""

@@ -169,6 +169,10 @@ class Snapshot:
             raise DatabaseError(f"the log cannot be read: {problem}. Its snapshot is lost: run it again") from problem
         return rows
 
+    def messages(self) -> int:
+        """The number of messages of the log."""
+        return int(self.fetch("SELECT coalesce(sum(n), 0)::bigint FROM queen.segments")[0][0])
+
     def _rows(self, kind: type[Row], query: str) -> list[Row]:
         return [kind(**row) for row in self.fetch(query)]
 

@@ -32,7 +32,6 @@ TAKEN_AT = (EPOCH_S + 86_400) * 1_000_000
 
 #: A few hundred rows: what costs is planning queries and compiling what is run once.
 SMALL = {
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -41,8 +40,7 @@ SMALL = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     work = tmp_path_factory.mktemp("spark")
-    java = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-    session = start("local[2]", work, driver_memory="2g", partitions=2, java_options=java, options=SMALL)
+    session = start("local[2]", work, driver_memory="2g", rows=0, options=SMALL)
     yield session
     session.stop()
 

@@ -76,7 +76,7 @@ from spark_validation import command
 from spark_validation.errors import AuditError
 
 try:
-    with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1])) as spark:
+    with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1]), 0) as spark:
         for each in psutil.Process().children(recursive=True):
             each.kill()
         spark.range(1).count()

@@ -140,10 +140,10 @@ async def _inspect(tour: Tour) -> None:
     call = tour.call
     await call("listQueues", namespace="shop", limit=10)
     for on in (True, False):
-        await call("pauseQueue", queue="orders", body={"enabled": on})
-        await call("pauseConsumerGroup", consumerGroup="billing", queue="orders", body={"enabled": on})
-    await call("pauseQueue", 404, queue="unknown", body={"enabled": True})
-    await call("pauseConsumerGroup", 404, consumerGroup="unknown", queue="orders", body={"enabled": True})
+        await call("pauseQueue", queue="orders", body={"paused": on})
+        await call("pauseConsumerGroup", consumerGroup="billing", queue="orders", body={"paused": on})
+    await call("pauseQueue", 404, queue="unknown", body={"paused": True})
+    await call("pauseConsumerGroup", 404, consumerGroup="unknown", queue="orders", body={"paused": True})
     await call("listQueues", 400, limit=0)
     await call("getQueue", queue="orders")
     await call("getQueue", 404, queue="unknown")

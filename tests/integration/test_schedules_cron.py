@@ -33,22 +33,30 @@ async def test_a_schedule_is_set_listed_fired_and_deleted(
     api: Api, database: "asyncpg.Connection[Any]", queue: str
 ) -> None:
     made = await set_schedule(
-        api, queue=queue, name="every/minute", cron="* * * * *", timeZone="Europe/Berlin", payload={"n": 1}, catchUp=0
+        api,
+        queue=queue,
+        name="every/minute",
+        cron="* * * * *",
+        timeZone="Europe/Berlin",
+        payload={"n": 1},
+        catchUp=0,
+        headers={"type": "tick"},
     )
     assert datetime.fromisoformat(made["nextAt"]) - datetime.now(UTC) <= timedelta(seconds=61)
     await set_schedule(api, queue=queue, name="yearly", cron="0 0 1 1 *", partition="p")
     await set_schedule(api, queue=queue, name="yearly", cron="0 0 2 1 *", partition="p")
     listed = (await api.http.get("/api/v1/schedules", params={"queue": queue})).json()["schedules"]
-    assert [(each["name"], each["cron"], each["catchUp"], each["data"]) for each in listed] == [
+    assert [(each["name"], each["cron"], each["catchUp"], each["payload"]) for each in listed] == [
         ("every/minute", "* * * * *", 0, {"n": 1}), ("yearly", "0 0 2 1 *", 1, None)
     ]  # fmt: skip
+    assert [each.get("headers") for each in listed] == [{"type": "tick"}, None]
     await database.execute(
         "UPDATE queen.schedules SET last_at = clock_timestamp() - interval '1 min', next_at = clock_timestamp()"
         " WHERE name = 'every/minute' AND queue_id = (SELECT id FROM queen.queues WHERE name = $1)",
         queue,
     )
     message = (await popped(api, queue, 1))[0]
-    assert message["data"] == {"n": 1}
+    assert (message["data"], message["headers"]) == ({"n": 1}, {"type": "tick"})
     assert message["transactionId"].startswith("every/minute@20")
     assert message["transactionId"].endswith(":00Z")
     place = f"/api/v1/schedules/{queue}/every/minute"
@@ -65,7 +73,7 @@ async def test_a_schedule_is_set_listed_fired_and_deleted(
         ({"cron": 5}, "cron"), ({"timeZone": "Mars/Olympus"}, "timeZone"),
         ({"catchUp": -1}, "catchUp"), ({"catchUp": 1001}, "catchUp"), ({"catchUp": 1.5}, "catchUp"),
         ({"name": ""}, "name"), ({"name": "n" * 201}, "name"), ({"queue": ""}, "queue"),
-        ({"partition": ""}, "partition"),
+        ({"partition": ""}, "partition"), ({"headers": {"": "x"}}, "headers"), ({"headers": {"a": 1}}, "headers[...]"),
         ({"delaySeconds": 1}, ""),
     ],
 )  # fmt: skip

@@ -69,19 +69,21 @@ async def test_timers_fire_in_the_order_of_their_times_and_not_before(
 async def test_a_key_has_one_timer_which_can_be_replaced_fired_and_cancelled(api: Api, queue: str) -> None:
     [first] = await change(api, schedule(queue, "order/1", 1, HOUR_MS, partition="p", txn="t1"))
     assert (first["status"], first["txn"], first["queue"], first["timerKey"]) == ("scheduled", "t1", queue, "order/1")
-    [second] = await change(api, {**schedule(queue, "order/1", {"a": [2]}, HOUR_MS / 2), "op": "reschedule"})
+    replacement = schedule(queue, "order/1", {"a": [2]}, HOUR_MS / 2, headers={"type": "order"})
+    [second] = await change(api, {**replacement, "op": "reschedule"})
     assert second["status"] == "rescheduled"
     assert second["deliverAt"] < first["deliverAt"]
     found = (await api.http.get(path(queue, "order/1"))).json()
     assert base64.b64decode(found.pop("payload")) == b'{"a": [2]}'
     assert found == {"found": True, "queue": queue, "timerKey": "order/1", "partition": "Default", "encrypted": False,
-                     "txn": second["txn"], "deliverAt": second["deliverAt"]}  # fmt: skip
+                     "txn": second["txn"], "deliverAt": second["deliverAt"], "headers": {"type": "order"}}  # fmt: skip
     results = await change(
         api, {"op": "fire", "queue": queue, "timerKey": "order/1"}, {"op": "fire", "queue": queue, "timerKey": "none"}
     )
     assert [(result["ok"], result["status"]) for result in results] == [(True, "rescheduled"), (False, "absent")]
     [message] = await popped(api, queue, 1)
     assert (message["data"], message["transactionId"]) == ({"a": [2]}, second["txn"])
+    assert message["headers"] == {"type": "order"}
     gone = (await api.http.delete(path(queue, "order/1"), params={"txn": "t1"})).json()
     assert (gone["ok"], gone["status"], gone["txn"]) == (False, "absent", "t1")
     assert (await api.http.get(path(queue, "order/1"))).json() == {
@@ -133,7 +135,8 @@ async def test_timers_are_listed_by_key_in_pages(api: Api, queue: str) -> None:
         ({"payload": base64.b64encode(b'"\xff"').decode()}, "payload"),
         ({"payloadZstd": True}, "payloadZstd"), ({"delayMs": None}, "delayMs"), ({"delayMs": "1"}, "delayMs"),
         ({"delayMs": 1e300}, "delayMs"), ({"partition": ""}, "partition"), ({"txn": "t" * 256}, "txn"),
-        ({"txn": "00000000-0000-8001-8000-000000000001"}, "txn"), ({"deliverAt": "2030-01-01"}, None),
+        ({"txn": "00000000-0000-8001-8000-000000000001"}, "txn"), ({"headers": {"": "x"}}, "headers"),
+        ({"deliverAt": "2030-01-01"}, None),
         ({"messageId": "x"}, None),
     ],
 )  # fmt: skip

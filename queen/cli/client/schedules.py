@@ -32,7 +32,7 @@ class Schedule(Struct, rename="camel"):
     time_zone: str
     catch_up: int
     next_at: str | None
-    data: Raw
+    payload: Raw
 
 
 class Page(Struct):
@@ -77,7 +77,9 @@ def list_(
     made = showing.Listing("queue", "name", "cron", "time zone", "next", "catch-up", "payload", right=("catch-up",))
     for each in (msgspec.json.decode(raw, type=Schedule) for raw in found):
         next_at = showing.local(each.next_at) if each.next_at else "never"
-        made.add(each.queue, each.name, each.cron, each.time_zone, next_at, each.catch_up, showing.payload(each.data))
+        made.add(
+            each.queue, each.name, each.cron, each.time_zone, next_at, each.catch_up, showing.payload(each.payload)
+        )
     if found:
         made.show()
     else:

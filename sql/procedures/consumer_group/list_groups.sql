@@ -60,6 +60,15 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.describe_consumers_v1 IS 'Whether queues are consumed in queue mode, and by how many groups.';
 
+-- Purpose:   the queues on which a group is paused.
+CREATE OR REPLACE FUNCTION queen.find_paused_v1(p_group text) RETURNS TABLE (queue text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT q.name FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
+    WHERE g.name = p_group AND g.paused;
+END;
+COMMENT ON FUNCTION queen.find_paused_v1 IS 'The queues on which the group of the given name is paused.';
+
 -- Purpose:   a page of the cursors of a group, on one queue or all; figures of this moment.
 -- Arguments: p_queue: null matches any; p_search: what the name of the partition holds (null: any)
 --            p_order: name (of the partition, queue by queue), lag (most undone messages first), age (longest wait first) or
