@@ -22,8 +22,7 @@ from queen.cli.ending import interruptible
 from queen.cli.errors import ExitCode, FailedError, UsageError
 from queen.cli.interface import Interface
 from queen.cli.output import Json, ReaderLeft, can_be_written, conclude, err, out
-from queen.cli.progress import bar as progress_bar
-from queen.cli.progress import spinner
+from queen.cli.progress import told
 from queen.core.errors import QueenError
 from spark_validation.errors import AuditError
 
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     from spark_validation.run import Verdict
 
 _DAY_S = 86_400
+#: Violations of an audit whose history is printed; files have them all.
+_HISTORIES = 3
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
 _INSTALL = "pyspark is missing. Install it with: python3 -m pip install 'queen-for-python[audit]'"
 #: A Path has one slash where s3a://bucket has two.
@@ -126,13 +127,8 @@ def judge(
         wanted = tuple(each.upper() for each in guarantee or ())
         where = command.Where(master, driver_memory)
         request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, interface.value)
-        with progress_bar() as bar:
-            task = bar.add_task("starting Spark", total=len(choose(wanted, interface.value)))
-
-            def progress(done: int, total: int, name: str) -> None:
-                bar.update(task, completed=done, total=total, description=name.replace("_", " "))
-
-            made = command.make(request, progress)
+        with told("starting Spark", len(choose(wanted, interface.value))) as tell:
+            made = command.make(request, lambda done, total, name: tell(done, total, name.replace("_", " ")))
     shown = partial(out.out, as_json(made), end="") if json else partial(show, made)
     conclude(made.exit_code, shown, (report, partial(as_html, made)))
 
@@ -159,19 +155,21 @@ def archive(
 ) -> None:
     """Add the new messages of the log to an archive, as Parquet by queue and day, and check it against the log.
 
-    Exit code 0: done, 1: done, but some messages had been removed before, 2: failed.
+    Exit code 0: done, 1: done, but some messages had been removed before, or cannot be read, 2: failed.
     """
     if dsn is None:
         raise UsageError("nothing to archive: give --dsn, or set QUEEN_AUDIT_DSN")
-    with explained(), interruptible(), spinner() as work:
-        work.add_task("archiving")
+    with explained(), interruptible(), told("starting Spark") as tell:
         from spark_validation import command  # noqa: PLC0415 - as above
 
-        done = command.archive(dsn, folder, command.Where(master, driver_memory))
+        done = command.archive(dsn, folder, command.Where(master, driver_memory), tell)
     if done.too_late:
         err.print(f"{done.too_late} messages were removed from the log before they could be archived", style="yellow")
+    for each in done.damaged:
+        err.print(f"left out: {each.queue}/{each.partition}: {each.damage}", style="yellow", markup=False)
     text = f"archived {done.rows} messages of {done.parts} partitions in {done.files} files"
-    conclude(int(done.too_late > 0), lambda: document(done) if json else out.print(text, markup=False))
+    late = done.too_late > 0 or bool(done.damaged)
+    conclude(int(late), lambda: document(done) if json else out.print(text, markup=False))
 
 
 @audit.command("watch")
@@ -279,9 +277,12 @@ def explained() -> Iterator[None]:
 
 def show(made: "Report") -> None:
     """Prints the report."""
-    guarantees = _table("guarantee", "result", "violations", "audits")
+    from spark_validation.report import sentence_of  # noqa: PLC0415 - as above
+
+    guarantees = _table("guarantee", "result", "violations", "audits", "what it says")
     for each in made.guarantees:
-        guarantees.add_row(each.id, _result(each.result), str(each.violations or ""), str(len(each.audits)))
+        count = str(len(each.audits))
+        guarantees.add_row(each.id, _result(each.result), str(each.violations or ""), count, Text(sentence_of(each.id)))
     audits = _table("audit", "guarantees", "result", "violations", "")
     for verdict in made.verdicts:
         found = str(verdict.violations or "")
@@ -310,11 +311,16 @@ def _result(result: str) -> Text:
 
 
 def _show_evidence(verdict: "Verdict") -> None:
-    from spark_validation.report import line_of  # noqa: PLC0415 - as above
+    from spark_validation.report import EVENT, history_of, line_of  # noqa: PLC0415 - as above
 
     if not verdict.evidence:
         return
     out.print(f"{verdict.audit}: {len(verdict.evidence)} of {verdict.violations} violations", style="bold")
-    for each in verdict.evidence:
+    for number, each in enumerate(verdict.evidence):
         out.print(f"- {line_of(each)}", markup=False)
+        if each.history and number < _HISTORIES:
+            events = _table(*EVENT)
+            for row in history_of(each):
+                events.add_row(*map(Text, row))
+            out.print(events)
     out.print()

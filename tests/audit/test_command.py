@@ -76,7 +76,7 @@ from spark_validation import command
 from spark_validation.errors import AuditError
 
 try:
-    with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1])) as spark:
+    with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1]), 0) as spark:
         for each in psutil.Process().children(recursive=True):
             each.kill()
         spark.range(1).count()
@@ -177,7 +177,7 @@ def test_a_log_is_archived_and_the_archive_audited(tmp_path, postgres):
     asked = ("--archive", str(tmp_path / "archive"), "--guarantee", "g-ord-5", *spark)
     ended = run("audit", *asked, patience=1100)
     assert ended.returncode == 0, ended.stderr
-    assert "1 audits valid, 0 invalid, 1 unknown" in ended.stdout
+    assert "1 audits valid, 0 invalid, 3 unknown" in ended.stdout
 
 
 @pytest.mark.timeout(2400)
@@ -199,6 +199,8 @@ def test_a_journal_that_cannot_be_read_is_named(journal):
     ended = run("audit", "--journal", str(journal))
     assert ended.returncode == 2
     assert "b.jsonl, line 1: Object missing required field" in ended.stderr
+    assert "This file is no journal: move it out of the folder" in ended.stderr
+    assert "Remove the line" not in ended.stderr
     assert "Traceback" not in ended.stderr
 
 
@@ -288,11 +290,18 @@ def test_a_violation_is_exit_code_1_with_evidence_in_every_form(tmp_path, journa
     asked = ("--master", "local[2]", "--guarantee", "G-DUR-3", "--report", str(html), "--json")
     ended = run("audit", "--journal", str(journal), *asked, patience=1100)
     assert ended.returncode == 1, ended.stderr
+    # Nothing of Spark's own; but a line a minute.
+    assert [each for each in ended.stderr.splitlines() if " of " not in each] == []
     found = json.loads(ended.stdout)
     [verdict] = [each for each in found["verdicts"] if each["result"] == "invalid"]
     assert verdict["audit"] == "deliveries_are_what_was_pushed"
     assert verdict["evidence"][0]["queue"] == "w.in"
     assert verdict["evidence"][0]["number"] == at
+    history = verdict["evidence"][0]["history"]
+    assert [each["call"] for each in history[:3]] == ["push", "pop", "ack"]
+    assert history[0]["said"].startswith("queued, offset ")
+    assert history[0]["since"].endswith(" UTC")
+    assert "<summary>History: w.in/" in html.read_text()
     assert "with another payload" in ended.stdout
     page = html.read_text()
     assert "with another payload" in page

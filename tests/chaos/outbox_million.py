@@ -158,7 +158,7 @@ async def trade(server: Server, pushes: int, kills: int, journal: Journal) -> di
                 await asyncio.sleep(0.05)
             await kill_postmaster(server, choice)
     pushed_s = time.monotonic() - began
-    await eventually(lambda: is_moved(server), "an empty outbox", _PATIENCE_S)
+    await eventually(lambda: is_moved(server.dsn), "an empty outbox", _PATIENCE_S)
     moved_s = time.monotonic() - began
     connection = await asyncpg.connect(server.dsn, command_timeout=_PATIENCE_S)
     [row] = await connection.fetch(_COMPARE)
