@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from enum import StrEnum
 
 import msgspec
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -124,19 +123,17 @@ def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
         if basis.rows(*(given[name] for name in basis.tables)).isEmpty():
             seconds = time.perf_counter() - began
             return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"no {basis.what} to check", seconds=seconds)
-    found = audit.violations(given).persist(StorageLevel.DISK_ONLY)
-    try:
-        count = found.count()
-        evidence = explain(found.limit(max_evidence), tables) if count and max_evidence else ()
-    finally:
-        found.unpersist()
+    found = audit.violations(given)
+    # One query, unless there is more than is shown.
+    rows = found.limit(max_evidence + 1).collect()
+    count = len(rows) if len(rows) <= max_evidence else found.count()
+    evidence = explain(found, rows[:max_evidence], tables) if count and max_evidence else ()
     result = Result.INVALID if count else Result.VALID
     return Verdict(audit.name, audit.ids, result, count, evidence, seconds=time.perf_counter() - began)
 
 
-def explain(found: DataFrame, tables: Tables) -> tuple[Evidence, ...]:
-    """The rows with the names behind lanes and hashes, and a row of a journal for each."""
-    rows = found.collect()
+def explain(found: DataFrame, rows: list[Row], tables: Tables) -> tuple[Evidence, ...]:
+    """Rows of what was found with the names behind lanes and hashes, and a row of a journal for each."""
     lanes = {row.lane for row in rows if row.lane is not None}
     names: dict[int, Row] = {}
     for source in ("lanes", "heads"):

@@ -104,6 +104,11 @@ class Archive:
         return found
 
     @property
+    def messages(self) -> int:
+        """The number of archived messages."""
+        return sum(part.rows for run in self.runs for part in run.parts)
+
+    @property
     def files(self) -> list[Path]:
         """All files with messages."""
         return [self.folder / file.path for run in self.runs for file in run.files]
