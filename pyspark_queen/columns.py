@@ -1,5 +1,7 @@
 """The columns of the log, and how each is made of segments."""
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -36,8 +38,18 @@ TYPES = {
     "message": "string",
     # Why a segment cannot be read: its messages have only their place and time. Without this column it is an error.
     "damage": "string",
+    # 52 bits of the SHA-256 of the payload, and of its JSON with sorted keys and no spaces if that differs; null if it
+    # is encrypted. 60 bits of both halves of the stored hash of the transaction id, and whether that is the hash of
+    # another one.
+    "payloadHash": "bigint",
+    "sortedHash": "bigint",
+    "idKey": "bigint",
+    "idDiffers": "boolean",
 }
-_DECODED = frozenset({"transactionId", "payload", "headers", "producerSub", "traceId"})
+_OF_IDS = frozenset({"transactionHash", "idKey", "idDiffers"})
+_DECODED = frozenset(
+    {"transactionId", "payload", "headers", "producerSub", "traceId", "payloadHash", "sortedHash", "idDiffers"}
+)
 _PLACED = frozenset({"queue", "partition", "offset", "createdAt", "partitionNumber"})
 _PLAIN = b'{"payload":'
 
@@ -57,6 +69,7 @@ class Stored(Struct, frozen=True, gc=False):
 _decoder = msgspec.json.Decoder(Stored)
 _all = msgspec.json.Decoder(list[Stored])
 _headers = msgspec.json.Decoder(dict[str, str])
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class Keys(Protocol):
@@ -152,11 +165,48 @@ class Some(Struct):
 
     def hashes(self) -> pa.Array:
         """The first 60 bits of the hash of each transaction id; null if the server assigned it."""
-        whole = b"".join(
-            bytes(16 * n) if ids is None else ids for ids, n in zip(self.ids, self.n.tolist(), strict=True)
-        )
+        whole = b"".join(self._ids())
         first = np.frombuffer(whole, ">u8")[::2].astype(np.uint64) >> np.uint64(4)
         return pa.array(first.astype(np.int64), mask=first == 0)
+
+    def id_keys(self) -> pa.Array:
+        """Bits of both halves of the hash of each transaction id; null if the server assigned it."""
+        whole = np.frombuffer(b"".join(self._ids()), ">u8").astype(np.uint64)
+        high, low = whole[::2], whole[1::2]
+        keys = (high >> np.uint64(4)) ^ (low & np.uint64((1 << 60) - 1))
+        return pa.array(keys.astype(np.int64), mask=high == 0)
+
+    def _ids(self) -> list[bytes]:
+        """The stored hashes of each segment."""
+        return [bytes(16 * n) if ids is None else ids for ids, n in zip(self.ids, self.n.tolist(), strict=True)]
+
+    def ids_that_differ(self) -> list[bool]:
+        """Whether the stored hash is not that of the transaction id."""
+        whole = b"".join(self._ids())
+        return [
+            whole[16 * place : 16 * place + 16] != (bytes(16) if name is None else _digest(name.encode())[:16])
+            for place, name in enumerate(message.transactionId for message in self.stored())
+        ]
+
+    def payload_hashes(self, form: Callable[[bytes], bytes | None]) -> list[int | None]:
+        """The hash of each payload in this form; null if it is encrypted, or has no such form."""
+        texts = (None if message.keyId else form(bytes(message.payload)) for message in self.stored())
+        return [None if text is None else int.from_bytes(_digest(text)[:7], "big") >> 4 for text in texts]
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+def _sorted(payload: bytes) -> bytes | None:
+    """JSON with sorted keys and without spaces; none if the payload is in this form, or has none."""
+    try:
+        if _encode_sorted(msgspec.json.decode(payload)) == payload:
+            return None
+        value = json.loads(payload)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
 
 
 def _prefix(part: int) -> str:
@@ -184,6 +234,10 @@ _MAKERS: dict[str, Callable[[Some], object]] = {
     "partitionNumber": lambda some: np.array([place.number for place in some.places])[some.each(some.place)],
     "transactionHash": Some.hashes,
     "message": Some.messages,
+    "payloadHash": lambda some: some.payload_hashes(lambda payload: payload),
+    "sortedHash": lambda some: some.payload_hashes(_sorted),
+    "idKey": Some.id_keys,
+    "idDiffers": Some.ids_that_differ,
     "damage": lambda some: [None] * int(some.n.sum()),
 }
 
@@ -223,7 +277,7 @@ class Wanted(Struct, frozen=True):
     @property
     def ids(self) -> bool:
         """Whether hashes are needed."""
-        return "transactionHash" in self.names
+        return not _OF_IDS.isdisjoint(self.names)
 
     @property
     def data(self) -> bool:

@@ -33,6 +33,7 @@ SECOND = 1_000_000
 
 _MESSAGE_KIND = "-8001-8000-"
 _NUMBER_CHARS = 13
+_OF_LOG = ("log_offset", "logged_at", "logged_payload", "logged_sorted")
 _BROADCAST_ROWS = 500_000
 _PUSHES = ("push", "transaction", "sql")
 
@@ -65,6 +66,11 @@ def number_of(id_: Column) -> Column:
 def _offset_in(id_: Column) -> Column:
     """The offset in a message id."""
     return F.conv(F.substring(id_, 25, 12), 16, 10).cast("bigint")
+
+
+def offset_in(id_: Column) -> Column:
+    """The offset in a message id; null for other texts."""
+    return F.when(_is_message_id(id_), _offset_in(id_))
 
 
 def _message(item: str) -> tuple[Column, Column]:
@@ -181,6 +187,10 @@ class Tables:
             "kept",
             "deleted",
             "given_up",
+            "flaws",
+            "id_sums",
+            "blank",
+            "retired",
             "damaged",
             "waiting",
         }
@@ -201,7 +211,7 @@ class Tables:
             return None
         if self._inputs.calls is None and not of_database:
             return None
-        table: DataFrame = getattr(self, name)
+        table: DataFrame | None = getattr(self, name)
         return table
 
     def close(self) -> None:
@@ -268,7 +278,9 @@ class Tables:
         assert self._inputs.calls is not None
         completed = F.coalesce(F.col("answered") - F.col("low"), F.lit(NEVER))
         return (
-            self._inputs.calls.join(F.broadcast(self.clocks.select("agent", "low", "high")), "agent")
+            self._inputs.calls.join(F.broadcast(self.clocks.select("agent", "low", "high", "comparisons")), "agent")
+            .withColumn("compared", F.col("comparisons") > 0)
+            .drop("comparisons")
             .withColumn("invoked", F.col("sent") - F.col("high"))
             .withColumn("completed", completed)
             .withColumn("group", F.coalesce("group", F.lit(QUEUE_MODE)))
@@ -390,6 +402,7 @@ class Tables:
             "position",
             "kind",
             "call",
+            "compared",
             "invoked",
             "completed",
             "lane",
@@ -722,7 +735,8 @@ class Tables:
         lanes = F.broadcast(self.heads.select("part_id", "lane"))
         known = F.coalesce("hash", hash_of_offset(F.col("offset")))
         rows = self._database.log.join(lanes, "part_id")
-        return self._keep(rows.select("lane", "offset", known.alias("hash"), "created_at", "damage"))
+        checked = ("payload_hash", "sorted_hash", "id_key", "id_differs")
+        return self._keep(rows.select("lane", "offset", known.alias("hash"), "created_at", "damage", *checked))
 
     @cached_property
     def log(self) -> DataFrame:
@@ -734,6 +748,23 @@ class Tables:
         """The segments that cannot be read: lane, ``first`` and ``last`` offset, and why (``damage``)."""
         unreadable = self._whole_log.where(F.col("damage").isNotNull()).groupBy("lane", "damage")
         return self._keep(unreadable.agg(F.min("offset").alias("first"), F.max("offset").alias("last")))
+
+    @cached_property
+    def id_sums(self) -> DataFrame | None:
+        """By lane: the number of transaction ids beside the log, and their checksum."""
+        assert self._database is not None
+        sums = self._database.id_sums
+        if sums is None:
+            return None
+        lanes = self.heads.select("part_id", "lane", F.coalesce("live_oldest", "oldest_offset").alias("live"))
+        return lanes.join(sums, "part_id", "left").fillna(0, ["ids", "checksum"])
+
+    @cached_property
+    def blank(self) -> DataFrame:
+        """The offsets of deleted messages, by lane."""
+        assert self._database is not None
+        runs = self._database.deleted.select("part_id", F.explode(F.sequence("first", "last")).alias("offset"))
+        return runs.join(F.broadcast(self.heads.select("part_id", "lane")), "part_id").select("lane", "offset")
 
     @cached_property
     def waiting(self) -> DataFrame:
@@ -838,15 +869,29 @@ class Tables:
 
     @cached_property
     def queues(self) -> DataFrame:
-        """The options of the queues, with the time of the snapshot."""
+        """The options of the queues, with the time of the snapshot, and whether PostgreSQL's clock has stepped."""
         assert self._database is not None
-        return self._database.queues.withColumn("taken_at", F.lit(self._database.taken_at))
+        given = {"taken_at": self._database.taken_at, "clock_stepped": self._database.clock_stepped}
+        return self._database.queues.withColumns({name: F.lit(value) for name, value in given.items()})
+
+    @cached_property
+    def flaws(self) -> DataFrame | None:
+        """What tables of the database say against each other."""
+        assert self._database is not None
+        flaws = self._database.flaws
+        return None if flaws is None else flaws.withColumn("lane", lane())
 
     @cached_property
     def groups(self) -> DataFrame:
         """The consumer groups."""
         assert self._database is not None
         return self._database.groups
+
+    @cached_property
+    def retired(self) -> DataFrame:
+        """The consumer groups that somebody deleted."""
+        assert self._database is not None
+        return self._database.retired
 
     # ------------------------------------------------------------ one row per message
 
@@ -877,19 +922,29 @@ class Tables:
                 F.when(queued, F.col("offset")).alias("offset"),
                 F.col("payload_hash").alias("pushed_payload"),
                 (F.col("spooled") & ok).alias("spooled"),
+                "compared",
+                F.col("agent").alias("pusher"),
             ),
             self.deliveries.select(
                 "lane", "hash", "offset", F.col("completed").alias("seen"), F.col("payload_hash").alias("seen_payload")
             ),
         ]
         if self._database is not None:
-            logged = self.log.select("lane", "hash", "offset", F.col("offset").alias("log_offset"))
+            logged = self.log.select(
+                "lane",
+                "hash",
+                "offset",
+                F.col("offset").alias("log_offset"),
+                F.col("created_at").alias("logged_at"),
+                F.col("payload_hash").alias("logged_payload"),
+                F.col("sorted_hash").alias("logged_sorted"),
+            )
             parts.append(self._undeleted(logged))
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part, allowMissingColumns=True)
         if "log_offset" not in rows.columns:
-            rows = rows.withColumn("log_offset", F.lit(None).cast("bigint"))
+            rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in _OF_LOG})
         return self._keep(
             self._by_message(rows.where(F.col("hash").isNotNull()))
             .groupBy("lane", "hash")
@@ -905,6 +960,11 @@ class Tables:
                 F.max("offset").alias("offset_high"),
                 F.count("log_offset").alias("logged"),
                 F.max("log_offset").alias("log_offset"),
+                F.max("logged_at").alias("logged_at"),
+                F.max("logged_payload").alias("logged_payload"),
+                F.max("logged_sorted").alias("logged_sorted"),
+                F.min("pusher").alias("pusher"),
+                F.min("compared").alias("compared"),
                 F.count("seen").alias("deliveries"),
                 F.min("seen").alias("seen_at"),
                 F.min("pushed_payload").alias("pushed_low"),
@@ -951,6 +1011,7 @@ class Tables:
                 F.min("offset").alias("offset"),
                 F.max("offset").alias("offset_high"),
                 F.min("created_at").alias("created_at"),
+                F.max("created_at").alias("created_high"),
                 F.max("may_finish").alias("may_finish"),
                 F.min("done_at").alias("done_at"),
                 F.sum("letters").alias("letters"),

@@ -170,12 +170,20 @@ class CompletedRow(Struct, frozen=True):
 
 
 class TransactionRows(Struct, frozen=True):
-    """The outcome of a transaction; ``made``: the number of each new partition, ``None`` if its queue was deleted."""
+    """The outcome of a transaction.
+
+    Attributes:
+        made: the number of each new partition, ``None`` if its queue was deleted.
+        due: when each timer is due, by its number from 1.
+        stale: nothing was done: the options of queues have changed, or one was deleted.
+    """
 
     undone: bool
     made: dict[int, int | None]
     appended: list[Appended]
     acks: list[AckRow]
+    due: dict[int, datetime] = {}
+    stale: bool = False
 
 
 class StateColumns(Struct):
@@ -281,8 +289,9 @@ class Database(Protocol):
     async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]: ...
     async def release_leases(self, leases: list[UUID]) -> None: ...
     async def execute(
-        self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, *, again: bool
-    ) -> TransactionRows: ...
+        self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, timers: Sequence[TimerChange] = (),
+        *, again: bool,
+    ) -> TransactionRows: ...  # fmt: skip
     async def cycle(
         self, stream: int, source: tuple[int, int | None], push: AppendBatch, state: StateColumns,
         ack: AckColumns | None, *, release: bool, again: bool,

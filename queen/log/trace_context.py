@@ -16,7 +16,7 @@ from msgspec import structs
 from queen.log.requests import Cycle, PartitionBatch, Popped, Push, TimerChange, Transaction
 from queen.log.segment import Entry, decode_entries
 
-Pushing = TypeVar("Pushing", Push, Transaction, Cycle)
+Pushing = TypeVar("Pushing", Push, Cycle)
 
 _text = msgspec.json.Decoder(str)
 _CONTEXT = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -50,6 +50,12 @@ def stamp_timers(changes: Sequence[TimerChange], traceparent: str) -> list[Timer
     return [
         structs.replace(change, message=head + change.message[1:]) if change.message else change for change in changes
     ]
+
+
+def stamp_transaction(request: Transaction, traceparent: str) -> Transaction:
+    """The transaction with the context added to each message that it pushes, at once or for a time."""
+    push, timers = stamp(request.push, traceparent), stamp_timers(request.timers, traceparent)
+    return structs.replace(request, push=push, timers=timers)
 
 
 class Delivered(msgspec.Struct, frozen=True):

@@ -26,8 +26,10 @@ def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Da
     heads = [_reaching_back(head, archive.unbroken.get(head.part_id), till[head.part_id]) for head in state.heads]
     log = _archived(spark, archive, [(head.part_id, head.oldest_offset, till[head.part_id]) for head in heads])
     if snapshot:
-        log = snapshot.log(spark).unionByName(log)
-    return as_database(spark, log, replace(state, heads=heads))
+        log = snapshot.log(spark, checked=True).unionByName(log)
+    return as_database(
+        spark, log, replace(state, heads=heads), *((snapshot.flaws(), snapshot.id_sums()) if snapshot else ())
+    )
 
 
 def _reaching_back(head: Head, archived: Offsets | None, till: int) -> Head:

