@@ -5,13 +5,14 @@ files of the other, and uninstalling one deletes files of both. This module is o
 """
 
 import csv
+import signal
 import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 
 _MARK = '__distribution__ = "queen-for-python"'
-_EXIT_CODE = 2
+_EXIT_CODE, _INTERRUPTED = 2, 130
 
 
 def problem() -> str | None:
@@ -50,7 +51,15 @@ def _damaged(server: Distribution) -> str | None:
 
 
 def main() -> None:
-    """Runs the command line, or prints one line with the reason why it cannot."""
+    """Runs the command line. Ctrl-C ends it with the same code at any moment, also while it is being imported."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _run() -> None:
+    """Runs it, or prints one line with the reason why it cannot."""
     if found := problem():
         sys.stderr.write(
             f"error: {found}. Server and client share the import name queen and need an environment each. Here: "
@@ -58,9 +67,13 @@ def main() -> None:
             f"{sys.executable} -m pip install --force-reinstall queen-for-python. The client goes into another.\n"
         )
         sys.exit(_EXIT_CODE)
-    from queen.cli.main import app  # noqa: PLC0415 - only now is it known to be ours
+    from queen.cli.ending import end_at_once  # noqa: PLC0415 - only now is it known to be ours
 
-    app()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end_at_once)
+    from queen.cli.main import app  # noqa: PLC0415 - as above
+
+    app(prog_name="queen")
 
 
 if __name__ == "__main__":

@@ -18,15 +18,14 @@ from bench.scenario import Scenario, read, run, write
 from bench.scenarios import SCENARIOS
 from queen.cli.audit import explained
 from queen.cli.ending import interruptible
-from queen.cli.output import can_be_written, conclude, err, even_unread, fail, out, written
+from queen.cli.errors import ExitCode, FailedError, UsageError
+from queen.cli.output import can_be_written, conclude, err, even_unread, out, written
 from queen.core.errors import QueenError
 
 if TYPE_CHECKING:
     from bench.load.results import Run
     from bench.load.session import Asked
     from spark_validation.report import Report
-
-_CANNOT = 2
 
 bench = typer.Typer(name="bench", help="Measure the server and what it is made of.", no_args_is_help=True)
 
@@ -37,13 +36,13 @@ _Dsn = Annotated[
         show_default="an embedded one in a temporary folder",
     ),
 ]
-_Json = Annotated[
+_Samples = Annotated[
     Path | None, typer.Option(help="File for all samples, as JSON lines.", dir_okay=False, show_default=False)
 ]
 _Earlier = Annotated[
     Path | None,
     typer.Option(
-        help="Samples of another session (--json), for example of another commit, to compare with.",
+        help="Samples of another session (--samples), for example of another commit, to compare with.",
         dir_okay=False,
         exists=True,
         show_default=False,
@@ -126,11 +125,11 @@ def load(
         )  # fmt: skip
         found, report, shown = _load(asked, partial(_show_load, known=known, named=named, folder=folder, html=html))
     except ValueError as wrong:
-        fail(wrong, _CANNOT)
+        raise UsageError(wrong) from None
     except QueenError as problem:
-        fail(problem, _CANNOT)
+        raise FailedError(problem, ExitCode.IMPOSSIBLE) from None
     _show_audit(asked, report, found)
-    _conclude_load(found, report, folder, 0 if shown else _CANNOT)
+    _conclude_load(found, report, folder, 0 if shown else ExitCode.IMPOSSIBLE)
 
 
 def _list_scenarios() -> None:
@@ -210,14 +209,16 @@ def _conclude_load(found: "list[Run]", report: "Report | None", folder: Path, sh
 def _command(scenario: Scenario) -> Callable[..., None]:
     """The command of a scenario: its options are its settings and the common options."""
 
-    def measure(json: Path | None, earlier: Path | None, smoke: bool, dsn: str | None = None, **given: object) -> None:
+    def measure(
+        samples: Path | None, earlier: Path | None, smoke: bool, dsn: str | None = None, **given: object
+    ) -> None:
         given = {name: value for name, value in given.items() if value is not None}
         _check_smoke(smoke, **{name: name in given for name in scenario.smoke})
         settings = scenario.settings(**{**(scenario.smoke if smoke else {}), **given})
-        _measure(scenario, dsn, settings, json, earlier)
+        _measure(scenario, dsn, settings, samples, earlier)
 
     options = _options(scenario.settings) | ({"dsn": _Dsn} if scenario.needs == "postgres" else {})
-    options |= {"json": _Json, "earlier": _Earlier, "smoke": _Smoke}
+    options |= {"samples": _Samples, "earlier": _Earlier, "smoke": _Smoke}
     measure.__doc__ = scenario.about
     measure.__annotations__ = {**options, "return": None}
     measure.__signature__ = Signature([  # type: ignore[attr-defined]
@@ -242,27 +243,24 @@ def _options(settings: type[Struct]) -> dict[str, Any]:
     return found
 
 
-def _measure(scenario: Scenario, dsn: str | None, settings: Struct, json: Path | None, earlier: Path | None) -> None:
+def _measure(scenario: Scenario, dsn: str | None, settings: Struct, samples: Path | None, earlier: Path | None) -> None:
     """Runs a scenario, writes its samples, and prints its report."""
-    can_be_written(json=json)
+    can_be_written(samples=samples)
     try:
         before = read(earlier, scenario.name) if earlier else None
     except ValueError as wrong:
-        fail(wrong, _CANNOT)
-    try:
-        with explained() if scenario.needs == "spark" else nullcontext(), interruptible(), _progress() as advance:
-            found = run(scenario, dsn, settings, advance)
-    except QueenError as problem:
-        fail(problem)
-    if json is not None:
-        write(json, found)
+        raise UsageError(wrong) from None
+    with explained() if scenario.needs == "spark" else nullcontext(), interruptible(), _progress() as advance:
+        found = run(scenario, dsn, settings, advance)
+    if samples is not None:
+        write(samples, found)
     show(scenario, found, before, out)
 
 
 def _check_smoke(smoke: bool, **given: object) -> None:
     """Ends the command if --smoke would override other options."""
     if smoke and (names := [f"--{name.replace('_', '-')}" for name, value in given.items() if value]):
-        fail(f"--smoke has settings of its own: omit {' and '.join(names)}, or --smoke", _CANNOT)
+        raise UsageError(f"--smoke has settings of its own: omit {' and '.join(names)}, or --smoke")
 
 
 @contextmanager

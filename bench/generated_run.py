@@ -5,7 +5,8 @@ segment is pushed each millisecond, so that 100 million messages are 17 minutes.
 producer. The share ``hot`` of the segments is in one partition.
 
 So that every audit has something to judge, of each twenty segments one was spooled, the push of one was not answered,
-one was pushed again, and one was acked by the transaction that pushed another; each thousand have a dead letter.
+one was pushed again, one was acked by the transaction that pushed another, and one was pushed with SQL; each thousand
+have a dead letter.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +32,7 @@ _LEASE_S = 60.0
 _PAYLOAD_BITS = 52
 
 # Which segments are special, by their number modulo this.
-_TWENTY, _SPOOLED, _UNANSWERED, _REPEATED, _INPUT = 20, 3, 8, 13, 5
+_TWENTY, _SPOOLED, _UNANSWERED, _REPEATED, _INPUT, _WITH_SQL = 20, 3, 8, 13, 5, 17
 _THOUSAND, _BURIED = 1_000, 7
 #: Distance between the segment that a transaction acks and the one that it pushes.
 _OUTPUT_BEHIND = _POP_AFTER // _STEP
@@ -97,8 +98,8 @@ class _Chunk:
         self._agent, self._parts, self._n = agent, parts, len(parts)
         numbers = first + np.arange(self._n)
         self._due = _BEGIN + _STEP * numbers
-        self._spooled, self._unanswered, self._repeated, inputs = (
-            numbers % _TWENTY == which for which in (_SPOOLED, _UNANSWERED, _REPEATED, _INPUT)
+        self._spooled, self._unanswered, self._repeated, inputs, self._with_sql = (
+            numbers % _TWENTY == which for which in (_SPOOLED, _UNANSWERED, _REPEATED, _INPUT, _WITH_SQL)
         )
         self._buried = np.flatnonzero(numbers % _THOUSAND == _BURIED)
         self._inputs = np.flatnonzero(inputs[: max(self._n - _OUTPUT_BEHIND, 0)])
@@ -120,6 +121,7 @@ class _Chunk:
             "created_at": np.repeat(self._pushed, A_CALL),
             "hash": self._hash,
             "message": pa.nulls(len(self._part), pa.string()),
+            "damage": pa.nulls(len(self._part), pa.string()),
         }
         return pa.table(columns, arrow_schema(WholeRow))
 
@@ -138,10 +140,12 @@ class _Chunk:
     def _pushes(self) -> Iterator[pa.Table]:
         own = np.ones(self._n, bool)
         own[self._outputs] = False
-        own &= ~self._unanswered
+        own &= ~(self._unanswered | self._with_sql)
         yield self._push(np.flatnonzero(own), spooled=self._spooled)
         yield self._push(np.flatnonzero(self._unanswered), outcome="unknown")
         yield self._push(np.flatnonzero(self._repeated), after=_REPEATED_AFTER, duplicate=True)
+        with_sql = np.flatnonzero(self._with_sql)
+        yield _calls("sql", self._pushed[with_sql], {"pushes": self._items(PushItem, with_sql)})
 
     def _push(
         self, which: Numbers, *, spooled: Numbers | None = None, after: int = 0, outcome: str = "ok",

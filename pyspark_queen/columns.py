@@ -1,5 +1,7 @@
 """The columns of the log, and how each is made of segments."""
 
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -34,8 +36,21 @@ TYPES = {
     "partitionNumber": "bigint",
     "transactionHash": "bigint",
     "message": "string",
+    # Why a segment cannot be read: its messages have only their place and time. Without this column it is an error.
+    "damage": "string",
+    # 52 bits of the SHA-256 of the payload, and of its JSON with sorted keys and no spaces if that differs; null if it
+    # is encrypted. 60 bits of both halves of the stored hash of the transaction id, and whether that is the hash of
+    # another one.
+    "payloadHash": "bigint",
+    "sortedHash": "bigint",
+    "idKey": "bigint",
+    "idDiffers": "boolean",
 }
-_DECODED = frozenset({"transactionId", "payload", "headers", "producerSub", "traceId"})
+_OF_IDS = frozenset({"transactionHash", "idKey", "idDiffers"})
+_DECODED = frozenset(
+    {"transactionId", "payload", "headers", "producerSub", "traceId", "payloadHash", "sortedHash", "idDiffers"}
+)
+_PLACED = frozenset({"queue", "partition", "offset", "createdAt", "partitionNumber"})
 _PLAIN = b'{"payload":'
 
 
@@ -52,7 +67,9 @@ class Stored(Struct, frozen=True, gc=False):
 
 
 _decoder = msgspec.json.Decoder(Stored)
+_all = msgspec.json.Decoder(list[Stored])
 _headers = msgspec.json.Decoder(dict[str, str])
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class Keys(Protocol):
@@ -148,11 +165,48 @@ class Some(Struct):
 
     def hashes(self) -> pa.Array:
         """The first 60 bits of the hash of each transaction id; null if the server assigned it."""
-        whole = b"".join(
-            bytes(16 * n) if ids is None else ids for ids, n in zip(self.ids, self.n.tolist(), strict=True)
-        )
+        whole = b"".join(self._ids())
         first = np.frombuffer(whole, ">u8")[::2].astype(np.uint64) >> np.uint64(4)
         return pa.array(first.astype(np.int64), mask=first == 0)
+
+    def id_keys(self) -> pa.Array:
+        """Bits of both halves of the hash of each transaction id; null if the server assigned it."""
+        whole = np.frombuffer(b"".join(self._ids()), ">u8").astype(np.uint64)
+        high, low = whole[::2], whole[1::2]
+        keys = (high >> np.uint64(4)) ^ (low & np.uint64((1 << 60) - 1))
+        return pa.array(keys.astype(np.int64), mask=high == 0)
+
+    def _ids(self) -> list[bytes]:
+        """The stored hashes of each segment."""
+        return [bytes(16 * n) if ids is None else ids for ids, n in zip(self.ids, self.n.tolist(), strict=True)]
+
+    def ids_that_differ(self) -> list[bool]:
+        """Whether the stored hash is not that of the transaction id."""
+        whole = b"".join(self._ids())
+        return [
+            whole[16 * place : 16 * place + 16] != (bytes(16) if name is None else _digest(name.encode())[:16])
+            for place, name in enumerate(message.transactionId for message in self.stored())
+        ]
+
+    def payload_hashes(self, form: Callable[[bytes], bytes | None]) -> list[int | None]:
+        """The hash of each payload in this form; null if it is encrypted, or has no such form."""
+        texts = (None if message.keyId else form(bytes(message.payload)) for message in self.stored())
+        return [None if text is None else int.from_bytes(_digest(text)[:7], "big") >> 4 for text in texts]
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
+
+
+def _sorted(payload: bytes) -> bytes | None:
+    """JSON with sorted keys and without spaces; none if the payload is in this form, or has none."""
+    try:
+        if _encode_sorted(msgspec.json.decode(payload)) == payload:
+            return None
+        value = json.loads(payload)
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
 
 
 def _prefix(part: int) -> str:
@@ -180,7 +234,37 @@ _MAKERS: dict[str, Callable[[Some], object]] = {
     "partitionNumber": lambda some: np.array([place.number for place in some.places])[some.each(some.place)],
     "transactionHash": Some.hashes,
     "message": Some.messages,
+    "payloadHash": lambda some: some.payload_hashes(lambda payload: payload),
+    "sortedHash": lambda some: some.payload_hashes(_sorted),
+    "idKey": Some.id_keys,
+    "idDiffers": Some.ids_that_differ,
+    "damage": lambda some: [None] * int(some.n.sum()),
 }
+
+
+def flaw(n: int, ids: bytes | None, ends_bytes: int, ends: bytes | None, data: bytes | None) -> str | None:
+    """Why a segment cannot be read; its data is looked at if it is given."""
+    if ids is not None and len(ids) != 16 * n:
+        return f"it has {n} messages, and {len(ids)} bytes of hashes, not {16 * n}"
+    if ends_bytes != 4 * n:
+        return f"it has {n} messages, and {ends_bytes} bytes of their ends, not {4 * n}"
+    if ends is None or data is None:
+        return None
+    return _flaw_of_data(n, np.frombuffer(ends, ">u4").astype(np.int64), data)
+
+
+def _flaw_of_data(n: int, stops: npt.NDArray[np.int64], data: bytes) -> str | None:
+    if stops[-1] + 1 != len(data) or (np.diff(stops, prepend=0) < 1).any():
+        return f"the ends of its messages do not fit its data of {len(data)} bytes"
+    marks = np.frombuffer(data, np.uint8)[stops]
+    if data[:1] != b"[" or (marks[:-1] != ord(",")).any() or marks[-1] != ord("]"):
+        return "its messages do not end where they should"
+    try:
+        data.decode()
+        number = len(_all.decode(data))
+    except (UnicodeDecodeError, msgspec.DecodeError) as problem:
+        return f"its data is not JSON: {problem}"
+    return None if number == n else f"it has {n} messages, and its data has {number}"
 
 
 class Wanted(Struct, frozen=True):
@@ -193,12 +277,17 @@ class Wanted(Struct, frozen=True):
     @property
     def ids(self) -> bool:
         """Whether hashes are needed."""
-        return "transactionHash" in self.names
+        return not _OF_IDS.isdisjoint(self.names)
 
     @property
     def data(self) -> bool:
         """Whether the messages are needed."""
         return "message" in self.names or not _DECODED.isdisjoint(self.names)
+
+    @property
+    def damage(self) -> bool:
+        """Whether it is told what cannot be read."""
+        return "damage" in self.names
 
     def batch(self, some: Some) -> pa.RecordBatch:
         """One row per message."""
@@ -208,6 +297,19 @@ class Wanted(Struct, frozen=True):
             if not isinstance(made, pa.Array):
                 made = pa.array(made) if isinstance(made, np.ndarray) else pa.array(made, field.type)
             columns.append(made if made.type == field.type else made.cast(field.type))
+        return pa.record_batch(columns, schema=self.schema)
+
+    def damaged(self, some: Some, why: str) -> pa.RecordBatch:
+        """The places and times of messages that cannot be read."""
+        rows = int(some.n.sum())
+        columns = []
+        for name, field in zip(self.names, self.schema, strict=True):
+            if name in _PLACED:
+                made = _MAKERS[name](some)
+                made = made if isinstance(made, pa.Array) else pa.array(made)
+                columns.append(made if made.type == field.type else made.cast(field.type))
+            else:
+                columns.append(pa.array([why if name == "damage" else None] * rows, field.type))
         return pa.record_batch(columns, schema=self.schema)
 
 

@@ -20,7 +20,8 @@ from .columns import TYPES, check_type
 from .errors import OptionError, SourceError
 from .options import WriteOptions, nearest
 
-_COLUMNS = ("queue", "partition", "payload", "transactionId", "traceId")
+_COLUMNS = ("queue", "partition", "payload", "transactionId", "traceId", "headers")
+_ONLY_BY_HTTP = ("traceId", "headers")
 _BYTES_A_CALL = 4 << 20
 _DIGEST_BYTES = 12
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -35,6 +36,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
     payload: Raw
     transactionId: str  # noqa: N815 - the interface's names
     traceId: str | None = None  # noqa: N815
+    headers: dict[str, str] | None = None
 
 
 def check(schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
@@ -59,8 +61,8 @@ def check(schema: StructType, options: WriteOptions, *, overwrite: bool) -> None
         )
     if "queue" not in names and options.queue is None:
         raise OptionError("name the queue: the option queue, or a column queue")
-    if "traceId" in names and options.dsn is not None:
-        raise OptionError("queen.push_many takes no traceId: write with url, or without this column")
+    if options.dsn is not None and (here := [name for name in _ONLY_BY_HTTP if name in names]):
+        raise OptionError(f"queen.push_many takes no {here[0]}: write with url, or without this column")
 
 
 class _Ids:
@@ -72,17 +74,18 @@ class _Ids:
     def __init__(self, prefix: str) -> None:
         self._prefix, self._seen = prefix, dict[bytes, int]()
 
-    def of(self, queue: str, partition: str, payload: bytes) -> str:
+    def of(self, queue: str, partition: str, payload: bytes, headers: dict[str, str] | None) -> str:
         """The id of the next row."""
         place = msgspec.json.encode((queue, partition))
-        digest = blake2b(place + payload, digest_size=_DIGEST_BYTES).digest()
+        beside = msgspec.json.encode(headers, order="sorted") if headers else b""
+        digest = blake2b(place + payload + beside, digest_size=_DIGEST_BYTES).digest()
         before = self._seen.get(digest, 0)
         self._seen[digest] = before + 1
         return f"{self._prefix}:{digest.hex()}" + (f":{before}" if before else "")
 
 
 def messages(
-    rows: Iterator[pa.RecordBatch], options: WriteOptions, ids: Callable[[str, str, bytes], str]
+    rows: Iterator[pa.RecordBatch], options: WriteOptions, ids: Callable[[str, str, bytes, dict[str, str] | None], str]
 ) -> Iterator[Message]:
     """The rows as messages.
 
@@ -93,7 +96,7 @@ def messages(
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         nothing = [None] * batch.num_rows
         each = (columns.get(name, nothing) for name in _COLUMNS)
-        for queue, partition, payload, transaction_id, trace_id in zip(*each, strict=True):
+        for queue, partition, payload, transaction_id, trace_id, pairs in zip(*each, strict=True):
             queue = queue or options.queue  # noqa: PLW2901 - the option is for rows without one
             if queue is None:
                 raise SourceError("a row has no queue: name one in the option queue, or fill the column")
@@ -105,7 +108,18 @@ def messages(
                 raw = _json.decode(text)
             except msgspec.DecodeError as problem:
                 raise SourceError(f"a payload is not JSON ({problem}): {payload[:80]!r}. Text needs to_json") from None
-            yield Message(queue, partition, raw, transaction_id or ids(queue, partition, text), trace_id)
+            headers = _headers(pairs)
+            yield Message(
+                queue, partition, raw, transaction_id or ids(queue, partition, text, headers), trace_id, headers
+            )
+
+
+def _headers(pairs: list[tuple[str, str | None]] | None) -> dict[str, str] | None:
+    """The headers of a row; none if it has none."""
+    headers = {name: value for name, value in pairs or () if value is not None}
+    if len(headers) < len(pairs or ()):
+        raise SourceError(f"a row has a header without a value, {dict(pairs or ())}: leave it out, or give a text")
+    return headers or None
 
 
 def push(rows: Iterator[pa.RecordBatch], options: WriteOptions, write_id: str) -> WriterCommitMessage:

@@ -253,7 +253,8 @@ def assembly(settings: Settings) -> Assemble:
         context = _context(settings, store, administration, failover, notify, [simple_mq], prefetch)
         # Behind a pooler there are no notifications of other instances, so each wait list needs its own checks.
         checks_per_s = CHECKS_PER_S if not target.pooled else 0
-        waiters = Waiters(settings.delivery.poll_initial_ms, settings.delivery.poll_max_ms, checks_per_s)
+        delivery = settings.delivery
+        waiters = Waiters(delivery.poll_initial_ms, delivery.poll_max_ms, checks_per_s, siblings.set_waiting)
         shares = Shares(hot.size, cold.size, _waiters_max())
         engine = Engine(
             context,

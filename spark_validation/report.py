@@ -5,10 +5,15 @@ from html import escape
 import msgspec
 from msgspec import Struct
 
+from spec.guarantees import GUARANTEES
+
 from .audits import INTERFACES, all_audits
 from .figures import Series, bars, lines
 from .page import document, table
-from .run import Evidence, Result, Verdict
+from .run import Event, Evidence, Result, Verdict
+
+EVENT = tuple(name.replace("number", "row") for name in Event.__struct_fields__)
+"""The columns of a history."""
 
 _NAMED = 3
 _NOT_JUDGED = (
@@ -211,7 +216,7 @@ def as_html(report: Report) -> str:
         f"<h1>Audit: <span class={report.result}>{report.result}</span></h1><p>{escape(report.summary)}</p>",
         table(("", ""), report.about.rows(), texts=2),
         "".join(f"<p class=unknown>{escape(note)}</p>" for note in report.notes),
-        "<h2>Guarantees</h2><table><tr><th>guarantee<th>result<th>violations<th>audits</tr>",
+        "<h2>Guarantees</h2><table><tr><th>guarantee<th>what it says<th>result<th>violations<th>audits</tr>",
         "".join(map(_guarantee_row, report.guarantees)),
         "</table><h2>Audits</h2><table><tr><th>guarantee<th>result<th>violations<th>audit<th>s</tr>",
         "".join(_row(verdict, definitions[verdict.audit]) for verdict in report.verdicts),
@@ -230,8 +235,8 @@ def as_html(report: Report) -> str:
 def _guarantee_row(each: Guarantee) -> str:
     audits = escape(", ".join(name.replace("_", " ") for name in each.audits))
     return (
-        f"<tr><td><code>{escape(each.id)}</code><td class={each.result}>{each.result}"
-        f"<td>{each.violations or ''}<td>{audits}</tr>"
+        f"<tr><td><code>{escape(each.id)}</code><td>{escape(sentence_of(each.id))}"
+        f"<td class={each.result}>{each.result}<td>{each.violations or ''}<td>{audits}</tr>"
     )
 
 
@@ -246,7 +251,9 @@ def _row(verdict: Verdict, definition: str) -> str:
 
 def _evidence(verdict: Verdict) -> str:
     fields = [
-        name for name in Evidence.__struct_fields__ if any(getattr(each, name) is not None for each in verdict.evidence)
+        name
+        for name in Evidence.__struct_fields__
+        if name != "history" and any(getattr(each, name) is not None for each in verdict.evidence)
     ]
     head = "".join(f"<th>{name.replace('_', ' ')}" for name in fields)
     rows = "".join(
@@ -255,7 +262,23 @@ def _evidence(verdict: Verdict) -> str:
     )
     shown = f"{len(verdict.evidence)} of {verdict.violations}"
     name = escape(verdict.audit.replace("_", " "))
-    return f"<h3>{name} <small>({shown})</small></h3><table><tr>{head}</tr>{rows}</table>"
+    histories = "".join(
+        f"<details><summary>History: {escape(line_of(each))}</summary>"
+        f"{table(EVENT, history_of(each), texts=7)}</details>"
+        for each in verdict.evidence
+        if each.history
+    )
+    return f"<h3>{name} <small>({shown})</small></h3><table><tr>{head}</tr>{rows}</table>{histories}"
+
+
+def history_of(evidence: Evidence) -> list[tuple[str, ...]]:
+    """The history of its message as rows of a table."""
+    return [tuple(map(str, msgspec.structs.astuple(each))) for each in evidence.history]
+
+
+def sentence_of(id_: str) -> str:
+    """What a guarantee says: its first sentence."""
+    return GUARANTEES[id_].statement.partition(". ")[0].rstrip(".")
 
 
 def _cell(value: object) -> str:

@@ -1,18 +1,22 @@
 """Runs audits over tables, and collects their violations."""
 
+import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from enum import StrEnum
 
 import msgspec
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from .audits import Audit, all_audits
 from .inputs import Inputs
-from .tables import Tables
+from .lives import MARK
+from .tables import NEVER, Tables
+from .times import utc
 
+_EVENTS = 50
 Progress = Callable[[int, int, str], None]
 """Called with the number of finished audits, the total, and the name of the next one."""
 
@@ -25,8 +29,24 @@ class Result(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Event(msgspec.Struct, frozen=True):
+    """What a call said of a message; times are those of the server, as far as clocks are known."""
+
+    since: str
+    until: str
+    call: str
+    group: str
+    lease: str
+    said: str
+    agent: str
+    number: int
+
+
 class Evidence(msgspec.Struct, frozen=True):
-    """A violation: its subject and its location: in a journal by agent, number of the row, and position in the row."""
+    """A violation: its subject and its location: in a journal by agent, number of the row, and position in the row.
+
+    ``history`` is that of the message: who pushed it, who had it, under which lease, and what was answered.
+    """
 
     text: str
     queue: str | None = None
@@ -38,6 +58,7 @@ class Evidence(msgspec.Struct, frozen=True):
     agent: str | None = None
     number: int | None = None
     position: int | None = None
+    history: tuple[Event, ...] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -102,19 +123,17 @@ def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
         if basis.rows(*(given[name] for name in basis.tables)).isEmpty():
             seconds = time.perf_counter() - began
             return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"no {basis.what} to check", seconds=seconds)
-    found = audit.violations(given).persist(StorageLevel.DISK_ONLY)
-    try:
-        count = found.count()
-        evidence = explain(found.limit(max_evidence), tables) if count and max_evidence else ()
-    finally:
-        found.unpersist()
+    found = audit.violations(given)
+    # One query, unless there is more than is shown.
+    rows = found.limit(max_evidence + 1).collect()
+    count = len(rows) if len(rows) <= max_evidence else found.count()
+    evidence = explain(found, rows[:max_evidence], tables) if count and max_evidence else ()
     result = Result.INVALID if count else Result.VALID
     return Verdict(audit.name, audit.ids, result, count, evidence, seconds=time.perf_counter() - began)
 
 
-def explain(found: DataFrame, tables: Tables) -> tuple[Evidence, ...]:
-    """The rows with the names behind lanes and hashes, and a row of a journal for each."""
-    rows = found.collect()
+def explain(found: DataFrame, rows: list[Row], tables: Tables) -> tuple[Evidence, ...]:
+    """Rows of what was found with the names behind lanes and hashes, and a row of a journal for each."""
     lanes = {row.lane for row in rows if row.lane is not None}
     names: dict[int, Row] = {}
     for source in ("lanes", "heads"):
@@ -128,10 +147,14 @@ def explain(found: DataFrame, tables: Tables) -> tuple[Evidence, ...]:
         keys = F.broadcast(found.sparkSession.createDataFrame(wanted, "lane bigint, hash bigint"))
         for item in tables.named.join(keys, ["lane", "hash"]).dropDuplicates(["lane", "hash"]).collect():
             items[item.lane, item.hash] = item
-    return tuple(_evidence(row, names.get(row.lane), items.get((row.lane, row.hash))) for row in rows)
+    told = histories(found.sparkSession, tables, wanted)
+    return tuple(
+        _evidence(row, names.get(row.lane), items.get((row.lane, row.hash)), told.get((row.lane, row.hash), []))
+        for row in rows
+    )
 
 
-def _evidence(row: Row, name: Row | None, item: Row | None) -> Evidence:
+def _evidence(row: Row, name: Row | None, item: Row | None, told: list[Event]) -> Evidence:
     # Evidence from a table of messages has no row of a journal; any row with the message serves.
     place = row if row.agent is not None else item
     return Evidence(
@@ -145,4 +168,65 @@ def _evidence(row: Row, name: Row | None, item: Row | None) -> Evidence:
         agent=place.agent if place else None,
         number=place.number if place else None,
         position=place.position if place else None,
+        history=tuple(each for each in told if not row.group or not each.group or _same(each.group, row.group))[
+            :_EVENTS
+        ],
     )
+
+
+def _same(group: str, other: str) -> bool:
+    """Whether they are the same group, in this life or another one."""
+    return re.sub(MARK, "", group) == re.sub(MARK, "", other)
+
+
+def histories(
+    spark: SparkSession, tables: Tables, messages: list[tuple[int, int]]
+) -> dict[tuple[int, int], list[Event]]:
+    """What the journals say of messages, known by lane and hash, in the order of time."""
+    if not messages or tables.get("pushes") is None:
+        return {}
+    keys = F.broadcast(spark.createDataFrame(messages, "lane bigint, hash bigint"))
+    found = defaultdict(list)
+    for name, said in (("pushes", _pushed), ("deliveries", _delivered), ("acks", _acked)):
+        for row in getattr(tables, name).join(keys, ["lane", "hash"]).collect():
+            found[row.lane, row.hash].append((row.invoked, row.completed, _event(row, said(row))))
+    ordered = {key: sorted(events, key=lambda each: each[:2]) for key, events in found.items()}
+    return {key: [event for *_, event in events] for key, events in ordered.items()}
+
+
+def _event(row: Row, said: str) -> Event:
+    fields = row.asDict()
+    until = "" if row.completed >= NEVER else utc(row.completed)
+    return Event(
+        utc(row.invoked),
+        until,
+        fields.get("kind") or "pop",
+        fields.get("group") or "",
+        fields.get("lease") or "",
+        said,
+        row.agent,
+        row.number,
+    )
+
+
+def _pushed(row: Row) -> str:
+    if row.outcome != "ok":
+        return "refused" if row.outcome == "fail" else "no answer"
+    word = "duplicate" if row.duplicate else "buffered" if row.spooled else "queued"
+    return word if row.offset is None else f"{word}, offset {row.offset}"
+
+
+def _delivered(row: Row) -> str:
+    words = ["delivered"]
+    words += [] if row.offset is None else [f"offset {row.offset}"]
+    words += [] if row.attempt is None else [f"attempt {row.attempt}"]
+    words += ["done at once (autoAck)"] if row.auto_ack else []
+    words += [] if row.lease_seconds is None or row.auto_ack else [f"lease of {row.lease_seconds:g} s"]
+    return ", ".join(words)
+
+
+def _acked(row: Row) -> str:
+    words = [row.status, {"ok": "accepted", "fail": "refused", "unknown": "no answer"}[row.outcome]]
+    words += ["now a dead letter"] if row.dead else []
+    words += ["changed nothing"] if row.noop else []
+    return ", ".join(words)

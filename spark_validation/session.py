@@ -30,6 +30,9 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 appender.stderr.layout.alwaysWriteExceptions = false
+# With a level of its own it does not say that it sets one.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 """
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -71,6 +74,12 @@ _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
 _ROWS_A_PARTITION = 750_000
+_LEAST_PARTITIONS = 2
+_MANY_ROWS = 1_000_000
+# What costs in a small run is to plan queries, and to compile code that hardly runs. So Java uses its first compiler
+# only, and collects its garbage without threads of their own; and Spark does not plan a query again at each stage.
+_JAVA_OF_FEW_ROWS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
+_SETTINGS_OF_FEW_ROWS = {"spark.sql.adaptive.enabled": "false"}
 _OURS = re.compile(r"^(?:spark_validation|pyspark_queen)\.errors\.\w+: (.+)", re.MULTILINE)
 
 
@@ -132,8 +141,8 @@ def check_memory(memory: str) -> None:
 
 
 def partitions_of(rows: int) -> int:
-    """Number of partitions for this many rows, so that each fits into memory: four per core, or more for large runs."""
-    return max(4 * (os.cpu_count() or 1), rows // _ROWS_A_PARTITION)
+    """Number of partitions for this many rows, so that each fits into memory."""
+    return max(_LEAST_PARTITIONS, -(-rows // _ROWS_A_PARTITION))
 
 
 def start(
@@ -141,8 +150,7 @@ def start(
     work: Path,
     *,
     driver_memory: str = "2g",
-    partitions: int | None = None,
-    java_options: str = "",
+    rows: int = _MANY_ROWS,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
     """A session on the master; ``work`` is a folder of this process for data that Spark spills.
@@ -151,15 +159,14 @@ def start(
         master: ``local[*]``, ``spark://host:port``, ``k8s://…``.
         work: a folder that is deleted with the session.
         driver_memory: heap of the driver, which in local mode does all the work.
-        partitions: of shuffles; by default those of a small run.
-        java_options: more options for the driver's Java.
+        rows: about how many there are in all tables together; without a number, many.
         options: additional settings of Spark.
 
     Raises:
         JavaError: no Java was found.
         AuditError: the session cannot be started.
     """
-    local = is_local(master)
+    local, few = is_local(master), rows < _MANY_ROWS
     os.environ["JAVA_HOME"] = str(java_home())
     set_python(master)
     if local:
@@ -169,11 +176,15 @@ def start(
     own = {
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": (
-            f'"-Dlog4j2.configurationFile={log4j}" "-Djava.io.tmpdir={work}" {_WITHOUT_MEMORY} {java_options}'
+            f'"-Dlog4j2.configurationFile={log4j}" "-Djava.io.tmpdir={work}" {_WITHOUT_MEMORY} '
+            f"{_JAVA_OF_FEW_ROWS if few else ''}"
         ),
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
-        "spark.sql.shuffle.partitions": str(partitions or partitions_of(0)),
+        "spark.sql.shuffle.partitions": str(partitions_of(rows)),
+        # What an audit has found is looked for in all partitions at once.
+        "spark.sql.limit.initialNumPartitions": str(partitions_of(rows)),
+        **(_SETTINGS_OF_FEW_ROWS if few else {}),
     }
     builder = SparkSession.builder.appName("queen audit").master(master)
     for name, value in {**_SETTINGS, **(_LOCAL if local else {}), **own, **options}.items():
@@ -196,6 +207,18 @@ def start(
 def _is_news(record: logging.LogRecord) -> bool:
     """What py4j says of an interrupted call, with a traceback, is nothing that its user has not done."""
     return not record.getMessage().startswith("KeyboardInterrupt while")
+
+
+def end_java() -> None:
+    """Ends Java, so that the next session has one with options of its own."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - as below
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return
+    gateway.shutdown()
+    process.stdin.close()
+    process.wait()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as below
 
 
 def kill() -> None:

@@ -17,10 +17,12 @@ from operator import and_
 from typing import ClassVar
 
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from . import lives
 from .inputs import Database, Inputs
+from .journal import changes
 from .journal.schema import QUEUE_MODE
 
 NEVER = 1 << 60
@@ -31,6 +33,7 @@ SECOND = 1_000_000
 
 _MESSAGE_KIND = "-8001-8000-"
 _NUMBER_CHARS = 13
+_OF_LOG = ("log_offset", "logged_at", "logged_payload", "logged_sorted")
 _BROADCAST_ROWS = 500_000
 _PUSHES = ("push", "transaction", "sql")
 
@@ -65,6 +68,11 @@ def _offset_in(id_: Column) -> Column:
     return F.conv(F.substring(id_, 25, 12), 16, 10).cast("bigint")
 
 
+def offset_in(id_: Column) -> Column:
+    """The offset in a message id; null for other texts."""
+    return F.when(_is_message_id(id_), _offset_in(id_))
+
+
 def _message(item: str) -> tuple[Column, Column]:
     """Hash and offset of an item of a call, in a partition of these ``numbers``.
 
@@ -78,10 +86,18 @@ def _message(item: str) -> tuple[Column, Column]:
     offset = F.coalesce(
         told, F.when(_is_message_id(message_id), _offset_in(message_id)), F.when(own, _offset_in(chosen))
     )
+    offset = F.when(~_is_foreign(item), offset)
     server_made = chosen.isNull() | own
     return F.when(server_made, hash_of_offset(offset)).otherwise(hash_of_text(chosen)).alias("hash"), offset.alias(
         "offset"
     )
+
+
+def _is_foreign(item: str) -> Column:
+    """Whether an item has the id of a message of another partition."""
+    number, numbers = number_of(F.col(f"{item}.message_id")), F.col("numbers")
+    known = number.isNotNull() & numbers.isNotNull() & (F.size(numbers) > 0)
+    return F.coalesce(known & ~F.array_contains(numbers, number), F.lit(False))
 
 
 def _bounds(rows: DataFrame, *by: str) -> DataFrame:
@@ -105,6 +121,18 @@ def few(rows: DataFrame) -> DataFrame:
     if found.num_rows > _BROADCAST_ROWS:
         return rows
     return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else rows.limit(0)
+
+
+def _leaf(kept: DataFrame) -> DataFrame:
+    """The same table without what it was made of.
+
+    Spark finds out that a table is kept only after it has analysed all that it was made of, once per query and again on
+    each side of a join: that took more CPU than anything else in the audit of 100,000 messages.
+    """
+    spark = kept.sparkSession
+    plan = kept._jdf.queryExecution().withCachedData()  # noqa: SLF001 - Spark has no other way to a kept table
+    dataset = spark.sparkContext._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]  # noqa: SLF001
+    return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)  # noqa: SLF001
 
 
 def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
@@ -149,7 +177,23 @@ class Tables:
 
     interface: ClassVar[str] = "queen"
     of_database: ClassVar[frozenset[str]] = frozenset(
-        {"log", "heads", "cursors", "dead_letters", "queues", "groups", "kept", "deleted", "given_up", "waiting"}
+        {
+            "log",
+            "heads",
+            "cursors",
+            "dead_letters",
+            "queues",
+            "groups",
+            "kept",
+            "deleted",
+            "given_up",
+            "flaws",
+            "id_sums",
+            "blank",
+            "retired",
+            "damaged",
+            "waiting",
+        }
     )
     counted: ClassVar[tuple[str, ...]] = (
         "pushes", "deliveries", "acks", "log", "heads", "cursors", "dead_letters",
@@ -167,7 +211,7 @@ class Tables:
             return None
         if self._inputs.calls is None and not of_database:
             return None
-        table: DataFrame = getattr(self, name)
+        table: DataFrame | None = getattr(self, name)
         return table
 
     def close(self) -> None:
@@ -175,9 +219,14 @@ class Tables:
         for table in self._kept:
             table.unpersist()
 
+    def read_log(self) -> None:
+        """Reads the log to disk, if there is one: from then on, nothing reads the database."""
+        if self._database is not None:
+            self.log.count()
+
     def _keep(self, table: DataFrame) -> DataFrame:
         self._kept.append(table.persist(StorageLevel.DISK_ONLY))
-        return self._kept[-1]
+        return _leaf(self._kept[-1])
 
     @property
     def _database(self) -> Database | None:
@@ -229,7 +278,9 @@ class Tables:
         assert self._inputs.calls is not None
         completed = F.coalesce(F.col("answered") - F.col("low"), F.lit(NEVER))
         return (
-            self._inputs.calls.join(F.broadcast(self.clocks.select("agent", "low", "high")), "agent")
+            self._inputs.calls.join(F.broadcast(self.clocks.select("agent", "low", "high", "comparisons")), "agent")
+            .withColumn("compared", F.col("comparisons") > 0)
+            .drop("comparisons")
             .withColumn("invoked", F.col("sent") - F.col("high"))
             .withColumn("completed", completed)
             .withColumn("group", F.coalesce("group", F.lit(QUEUE_MODE)))
@@ -256,6 +307,91 @@ class Tables:
             return rows
         return rows.join(few(self.deleted.select("lane", "hash").distinct()), ["lane", "hash"], "left_anti")
 
+    # ------------------------------------------------------------ what operators did
+
+    @cached_property
+    def changes(self) -> list[Row]:
+        """What operators did, as far as journals have it."""
+        if self._inputs.calls is None:
+            return []
+        rows = self.calls.where((F.col("kind") == "change") & (F.col("call") != "fail"))
+        names = ("client", "invoked", "completed", "queue", "partition", "group")
+        return rows.select(*names, "auto_ack", "retry_limit", "lease_seconds", "acks").collect()
+
+    def _changed(self, *kinds: str) -> list[Row]:
+        return [row for row in self.changes if row.client in kinds]
+
+    @cached_property
+    def lives(self) -> DataFrame | None:
+        """By lane and group: the ends of its lives (``lives``); None if no group has several."""
+        ends = lives.ends_of(self.changes)
+        born = lives.begun(self.pops, self.groups) if self._database is not None else {}
+        return self._keep(lives.by_lane(self.lanes, ends, born)) if ends or born else None
+
+    def _in_lives(self, rows: DataFrame) -> DataFrame:
+        """The rows of calls with the names of lives of groups."""
+        if self.lives is None:
+            return rows
+        rows = rows.join(few(self.lives), ["lane", "group"], "left")
+        name = lives.named(F.col("group"), F.col("invoked"), F.col("completed"))
+        return rows.withColumn("group", name).drop("ends", "born")
+
+    def _certain(self, rows: DataFrame) -> DataFrame:
+        """The rows of calls of which it is known whether they came before or after changes of their group."""
+        return rows if self.lives is None else rows.where(~F.col("group").endswith(lives.DURING))
+
+    @cached_property
+    def last_lives(self) -> DataFrame:
+        """By lane and group with several lives: since when it has the last one, and whether that is ``whole``."""
+        if self.lives is None:
+            return self._empty("lane bigint, group string, since bigint, whole boolean")
+        last = F.element_at("ends", -1)
+        since = F.greatest(F.when(F.size("ends") > 0, last["completed"]), "born")
+        whole = F.coalesce(F.when(F.size("ends") > 0, last["whole"]), F.lit(True))
+        return self.lives.select("lane", "group", since.alias("since"), whole.alias("whole"))
+
+    def _other_names(self) -> DataFrame:
+        """By lane and group: the names (``life``) of its other lives."""
+        assert self.lives is not None
+        return self.lives.select("lane", "group", F.explode(lives.names(F.col("group"))).alias("life"))
+
+    @cached_property
+    def letters_gone(self) -> DataFrame:
+        """Dead letters that operators deleted or replayed: queue, group and hash (null: any), and until when.
+
+        ``one``: it is a single one, of any queue.
+        """
+        rows: list[tuple[str | None, str | None, str | None, int, bool]] = [
+            (row.queue, row.group or None, None, row.completed, False) for row in self._changed(changes.LETTERS_DELETED)
+        ]
+        replayed = self._changed(changes.LETTER_REPLAYED)
+        rows += [(None, each.group, each.transaction_id, row.completed, False) for row in replayed for each in row.acks]
+        single = [*self._changed(changes.LETTER_DELETED), *(row for row in replayed if not row.acks)]
+        rows += [(None, None, None, row.completed, True) for row in single]
+        schema = "q string, g string, id string, until bigint, one boolean"
+        table = self._spark.createDataFrame(rows, schema)
+        return table.withColumn("h", F.when(F.col("id").isNotNull(), hash_of_text(F.col("id")))).drop("id")
+
+    def _empty(self, schema: str) -> DataFrame:
+        return self._spark.createDataFrame([], schema)
+
+    @property
+    def _spark(self) -> SparkSession:
+        assert self._inputs.calls is not None
+        return self._inputs.calls.sparkSession
+
+    @cached_property
+    def outsiders(self) -> DataFrame:
+        """Messages without a push in the journals that may come from SQL or timers: as many as there were of those."""
+        most = self._database.unrecorded if self._database is not None else 0
+        if most:
+            # Journals of SQL tell what it pushed.
+            most -= self.pushes.where("kind = 'sql'").count()
+        if most <= 0:
+            return self._empty("lane bigint, hash bigint")
+        unpushed = self.messages.where(F.col("attempts") == 0).orderBy("lane", "log_offset", "hash")
+        return self._keep(unpushed.select("lane", "hash").limit(most))
+
     @cached_property
     def pushes(self) -> DataFrame:
         """Each message of each push and transaction, also of SQL."""
@@ -266,6 +402,7 @@ class Tables:
             "position",
             "kind",
             "call",
+            "compared",
             "invoked",
             "completed",
             "lane",
@@ -281,6 +418,11 @@ class Tables:
     @cached_property
     def deliveries(self) -> DataFrame:
         """Each delivered message of each pop."""
+        return self._certain(self._all_deliveries)
+
+    @cached_property
+    def _all_deliveries(self) -> DataFrame:
+        """Also of pops during a change of their group."""
         hash_, offset = _message("item")
         rows = self._in_lanes(("pop",), "deliveries").select(
             "agent",
@@ -298,8 +440,9 @@ class Tables:
             F.col("item.attempt").alias("attempt"),
             F.col("item.created_at").alias("created_at"),
             F.col("item.payload_hash").alias("payload_hash"),
+            _is_foreign("item").alias("foreign"),
         )
-        return self._keep(self._undeleted(rows))
+        return self._keep(self._in_lives(self._undeleted(rows)))
 
     @cached_property
     def acks(self) -> DataFrame:
@@ -330,7 +473,7 @@ class Tables:
             possible.alias("may_finish"),
             (possible & (item["outcome"] == "ok")).alias("finishes"),
         )
-        return self._keep(self._undeleted(rows))
+        return self._keep(self._certain(self._in_lives(self._undeleted(rows))))
 
     @cached_property
     def holdings(self) -> DataFrame:
@@ -339,7 +482,9 @@ class Tables:
         A pop has one lease: as a key it is hashed, where the least text of many would be found by sorting all rows.
         """
         return self._keep(
-            self.deliveries.groupBy("lane", "group", "agent", "number", "lease").agg(
+            self.deliveries.where(~F.col("foreign"))
+            .groupBy("lane", "group", "agent", "number", "lease")
+            .agg(
                 F.min("invoked").alias("invoked"),
                 F.min("completed").alias("completed"),
                 F.min("lease_seconds").alias("seconds"),
@@ -391,14 +536,36 @@ class Tables:
 
     @cached_property
     def limits(self) -> DataFrame:
-        """By queue: its retry limit, if known."""
-        told = self.calls.where(F.col("kind") == "configured").select("queue", "retry_limit")
-        if self._database is not None:
-            stored = self._database.queues.select("queue", "retry_limit")
-            told = told.unionByName(stored.join(told, "queue", "left_anti"))
-        return (
-            told.where(F.col("retry_limit").isNotNull()).groupBy("queue").agg(F.max("retry_limit").alias("retry_limit"))
+        """By queue: its retry limits (``limits``), if known, with the time at which each began to hold.
+
+        If the database has another one than was told last, somebody changed it since, whenever that was.
+        """
+        given = (F.col("kind") == "configured") | (F.col("client") == changes.CONFIGURED)
+        told = self.calls.where(given & F.col("retry_limit").isNotNull()).select(
+            "queue",
+            F.col("invoked").alias("since"),
+            (F.coalesce("answered", "sent") - F.col("low")).alias("until"),
+            "retry_limit",
         )
+        limit = F.struct("since", "until", "retry_limit")
+        by_queue = told.groupBy("queue").agg(F.array_sort(F.collect_set(limit)).alias("limits"))
+        if self._database is None:
+            return by_queue
+        stored = self._database.queues.where(F.col("retry_limit").isNotNull()).select(
+            "queue", F.col("retry_limit").alias("stored")
+        )
+        both = by_queue.join(F.broadcast(stored), "queue", "full")
+        last = F.element_at("limits", -1)
+        alone = F.array(
+            F.struct(F.lit(0).alias("since"), F.lit(0).alias("until"), F.col("stored").alias("retry_limit"))
+        )
+        later = F.struct(
+            last["since"].alias("since"), F.lit(NEVER).alias("until"), F.col("stored").alias("retry_limit")
+        )
+        changed = F.when(F.col("stored") != last["retry_limit"], F.array_append("limits", later)).otherwise(
+            F.col("limits")
+        )
+        return both.select("queue", F.when(F.col("limits").isNull(), alone).otherwise(changed).alias("limits"))
 
     @cached_property
     def tails(self) -> DataFrame:
@@ -460,6 +627,8 @@ class Tables:
         anywhere = anywhere.join(blank, how="cross").withColumns({"auto_ack": F.lit(True), "tail": F.lit(True)})
         columns = ("queue", "group", "auto_ack", "tail", "invoked")
         rows = unknown.select(*columns).unionByName(cut.select(*columns)).unionByName(anywhere.select(*columns))
+        if self.lives is not None:
+            rows = rows.unionByName(self._hidden_in_lives(rows))
         return self._keep(
             rows.groupBy("queue", "group").agg(
                 F.min("invoked").alias("hidden_since"),
@@ -468,16 +637,35 @@ class Tables:
             )
         )
 
+    def _hidden_in_lives(self, rows: DataFrame) -> DataFrame:
+        """The rows for each life of their groups, and for all lives of a group with deliveries during a change."""
+        names = self._other_names().join(F.broadcast(self.lanes.select("lane", "queue")), "lane")
+        names = names.select("queue", "group", "life").distinct()
+        other = rows.join(F.broadcast(names), ["queue", "group"]).drop("group").withColumnRenamed("life", "group")
+        amid = self._all_deliveries.where(F.col("group").endswith(lives.DURING)).select(
+            "lane", lives.plain("group").alias("group")
+        )
+        amid = amid.distinct().join(F.broadcast(self.lanes.select("lane", "queue")), "lane")
+        unsure = amid.select(
+            "queue", "group", F.lit(True).alias("auto_ack"), F.lit(True).alias("tail"), F.lit(0).alias("invoked")
+        )
+        alias = unsure.join(F.broadcast(names), ["queue", "group"]).drop("group").withColumnRenamed("life", "group")
+        return other.unionByName(unsure).unionByName(alias)
+
     # ------------------------------------------------------------ lanes
 
     @cached_property
     def lanes(self) -> DataFrame:
-        """The names of the lanes, with the known ``numbers`` of partitions of these names."""
+        """The names of the lanes, with the known ``numbers`` of partitions of these names.
+
+        A number belongs to one name: to that in the database, else to that of most calls, above all pushes. Where
+        another name has it, a message went astray.
+        """
         names = []
-        for kinds, items in (
-            (_PUSHES, "pushes"),
-            (("pop",), "deliveries"),
-            (("ack", "transaction"), "acks"),
+        for kinds, items, weight in (
+            (_PUSHES, "pushes", 1_000),
+            (("pop",), "deliveries", 1),
+            (("ack", "transaction"), "acks", 1),
         ):
             # The messages of a call are in few partitions: repetitions are removed before they become rows.
             numbers = F.transform(F.col(f"{items}.message_id"), number_of)
@@ -485,12 +673,17 @@ class Tables:
             rows = self.calls.where(F.col("kind").isin(*kinds)).select(
                 F.explode(F.array_distinct(places)).alias("place")
             )
-            names.append(rows.select("place.queue", "place.partition", "place.part"))
+            names.append(rows.select("place.queue", "place.partition", "place.part", F.lit(weight).alias("weight")))
         if self._database is not None:
             number = F.regexp_replace(F.lpad(F.lower(F.hex("part_id")), 12, "0"), "^(.{8})", "$1-")
-            names.append(self._database.heads.select("queue", "partition", number.alias("part")))
-        rows = reduce(DataFrame.unionByName, names)
-        named = rows.groupBy("queue", "partition").agg(F.collect_set("part").alias("numbers"))
+            stored = self._database.heads.select("queue", "partition", number.alias("part"))
+            names.append(stored.withColumn("weight", F.lit(NEVER)))
+        rows = (
+            reduce(DataFrame.unionByName, names).groupBy("queue", "partition", "part").agg(F.sum("weight").alias("w"))
+        )
+        of_number = Window.partitionBy("part").orderBy(F.desc("w"), "queue", "partition")
+        own = F.when(F.row_number().over(of_number) == 1, F.col("part"))
+        named = rows.withColumn("own", own).groupBy("queue", "partition").agg(F.collect_set("own").alias("numbers"))
         # Without its lineage: nearly every table depends on it, and plans would grow without bounds.
         return named.withColumn("lane", lane()).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
@@ -521,6 +714,8 @@ class Tables:
         )
         # Messages that wait too long are evicted, without a trace if the queue keeps no dead letters.
         silent = (F.col("max_wait_seconds") > 0) & ~F.col("keeps_dead_letters")
+        if once := [row.queue for row in self._waits() if row.auto_ack]:
+            silent = silent | F.col("queue").isin(once)
         queues = self.queues.select(
             "queue", F.col("created_at").alias("made"), F.coalesce(silent, F.lit(False)).alias("silent")
         )
@@ -529,16 +724,47 @@ class Tables:
         # A removed partition had all its messages, unless they were removed, and can deliver nothing.
         rows = rows.fillna(0, ["oldest"]).fillna(NEVER, ["live"])
         owed = F.when(F.col("silent"), NEVER).otherwise(F.col("live")).alias("owed")
-        return self._keep(rows.select("lane", "oldest", "live", owed, "made"))
+        runs = F.collect_list(F.struct("first", "last")).alias("damaged")
+        rows = rows.join(few(self.damaged.groupBy("lane").agg(runs)), "lane", "left")
+        return self._keep(rows.select("lane", "oldest", "live", owed, "made", "damaged"))
 
     @cached_property
-    def log(self) -> DataFrame:
-        """The messages of the log."""
+    def _whole_log(self) -> DataFrame:
+        """The messages of the log, also those that cannot be read."""
         assert self._database is not None
         lanes = F.broadcast(self.heads.select("part_id", "lane"))
         known = F.coalesce("hash", hash_of_offset(F.col("offset")))
-        rows = self._database.log.join(lanes, "part_id").select("lane", "offset", known.alias("hash"), "created_at")
-        return self._keep(rows)
+        rows = self._database.log.join(lanes, "part_id")
+        checked = ("payload_hash", "sorted_hash", "id_key", "id_differs")
+        return self._keep(rows.select("lane", "offset", known.alias("hash"), "created_at", "damage", *checked))
+
+    @cached_property
+    def log(self) -> DataFrame:
+        """The messages of the log that can be read."""
+        return self._whole_log.where(F.col("damage").isNull()).drop("damage")
+
+    @cached_property
+    def damaged(self) -> DataFrame:
+        """The segments that cannot be read: lane, ``first`` and ``last`` offset, and why (``damage``)."""
+        unreadable = self._whole_log.where(F.col("damage").isNotNull()).groupBy("lane", "damage")
+        return self._keep(unreadable.agg(F.min("offset").alias("first"), F.max("offset").alias("last")))
+
+    @cached_property
+    def id_sums(self) -> DataFrame | None:
+        """By lane: the number of transaction ids beside the log, and their checksum."""
+        assert self._database is not None
+        sums = self._database.id_sums
+        if sums is None:
+            return None
+        lanes = self.heads.select("part_id", "lane", F.coalesce("live_oldest", "oldest_offset").alias("live"))
+        return lanes.join(sums, "part_id", "left").fillna(0, ["ids", "checksum"])
+
+    @cached_property
+    def blank(self) -> DataFrame:
+        """The offsets of deleted messages, by lane."""
+        assert self._database is not None
+        runs = self._database.deleted.select("part_id", F.explode(F.sequence("first", "last")).alias("offset"))
+        return runs.join(F.broadcast(self.heads.select("part_id", "lane")), "part_id").select("lane", "offset")
 
     @cached_property
     def waiting(self) -> DataFrame:
@@ -572,25 +798,100 @@ class Tables:
     def given_up(self) -> DataFrame:
         """By lane, group and offset: messages that are done for the group without a known ack.
 
-        They were deleted, for all groups, or they are its dead letters, also by eviction or by hand.
+        They were deleted, for all groups, or they are its dead letters, also by eviction or by hand, or were before
+        somebody deleted those. A group that began in a queue with ``maxWaitTimeSeconds`` never gets what had waited for
+        longer then.
         """
         groups = self.cursors.select("lane", "group")
         if self._inputs.calls is not None:
             groups = groups.unionByName(self.fates.select("lane", "group").distinct())
         deleted = groups.join(few(self.deleted.select("lane", "offset")), "lane").select("lane", "group", "offset")
-        return self._keep(deleted.unionByName(self.dead_letters.select("lane", "group", "offset")).distinct())
+        rows = deleted.unionByName(self.dead_letters.select("lane", "group", "offset")).unionByName(self._waited())
+        if self._changed(changes.GIVEN_UP):
+            rows = rows.unionByName(self._given_up_by_hand(groups))
+        if self._inputs.calls is not None and self.lives is not None:
+            names = few(self._other_names())
+            rows = rows.unionByName(
+                rows.join(names, ["lane", "group"]).select("lane", F.col("life").alias("group"), "offset")
+            )
+        return self._keep(rows.distinct())
+
+    def _waits(self) -> list[Row]:
+        """Configurations of queues with a ``maxWaitTimeSeconds`` (``lease_seconds``)."""
+        return [row for row in self._changed(changes.CONFIGURED) if (row.lease_seconds or 0) > 0]
+
+    def _waited(self) -> DataFrame:
+        """What had waited for too long when a group began, or when its dead letters were deleted."""
+        assert self._database is not None
+        spark = self._database.log.sparkSession
+        told = [(row.queue, float(row.lease_seconds)) for row in self._waits()]
+        told += [
+            (row.queue, float(row.max_wait_seconds))
+            for row in self._database.queues.where("max_wait_seconds > 0").collect()
+        ]
+        if not told:
+            return spark.createDataFrame([], "lane bigint, group string, offset bigint")
+        waits = (
+            spark.createDataFrame(told, "queue string, wait double").groupBy("queue").agg(F.min("wait").alias("wait"))
+        )
+        begun = self.groups.where(F.col("group") != QUEUE_MODE).select(
+            "queue", "group", F.col("created_at").alias("at")
+        )
+        if purges := self._changed(changes.LETTERS_DELETED):
+            gone = [(row.queue, row.group or None, row.completed) for row in purges]
+            gone_ = F.broadcast(spark.createDataFrame(gone, "queue string, only string, at bigint"))
+            all_ = self.groups.select("queue", "group").join(gone_, "queue")
+            all_ = all_.where(F.col("only").isNull() | (F.col("only") == F.col("group")))
+            begun = begun.unionByName(all_.select("queue", "group", "at"))
+        before = (F.col("at") - F.col("wait") * SECOND).cast("bigint").alias("before")
+        begun = begun.join(F.broadcast(waits), "queue").select("queue", "group", before)
+        lanes = F.broadcast(self.heads.select("lane", "queue").join(F.broadcast(begun), "queue").drop("queue"))
+        rows = self.log.join(lanes, "lane").where(F.col("created_at") <= F.col("before"))
+        return rows.select("lane", "group", "offset")
+
+    def _given_up_by_hand(self, groups: DataFrame) -> DataFrame:
+        """What operators moved to the dead letters."""
+        told = [
+            (item.partition[:_NUMBER_CHARS], item.transaction_id, item.group)
+            for row in self._changed(changes.GIVEN_UP)
+            for item in row.acks
+        ]
+        rows = F.broadcast(self._spark.createDataFrame(told, "part string, id string, only string"))
+        known = self.lanes.select("lane", F.explode("numbers").alias("part")).join(rows, "part")
+        known = known.select("lane", "only", hash_of_text(F.col("id")).alias("hash"), "id", "part")
+        own = F.when(_is_message_id(F.col("id")), hash_of_offset(_offset_in(F.col("id")))).otherwise(F.col("hash"))
+        known = known.select("lane", "only", own.alias("hash"))
+        rows = self.log.join(few(known), ["lane", "hash"]).select("lane", "only", "offset")
+        rows = rows.join(few(groups.distinct()), "lane").where(
+            (F.col("only") == "") | (F.col("only") == F.col("group"))
+        )
+        return rows.select("lane", "group", "offset")
 
     @cached_property
     def queues(self) -> DataFrame:
-        """The options of the queues, with the time of the snapshot."""
+        """The options of the queues, with the time of the snapshot, and whether PostgreSQL's clock has stepped."""
         assert self._database is not None
-        return self._database.queues.withColumn("taken_at", F.lit(self._database.taken_at))
+        given = {"taken_at": self._database.taken_at, "clock_stepped": self._database.clock_stepped}
+        return self._database.queues.withColumns({name: F.lit(value) for name, value in given.items()})
+
+    @cached_property
+    def flaws(self) -> DataFrame | None:
+        """What tables of the database say against each other."""
+        assert self._database is not None
+        flaws = self._database.flaws
+        return None if flaws is None else flaws.withColumn("lane", lane())
 
     @cached_property
     def groups(self) -> DataFrame:
         """The consumer groups."""
         assert self._database is not None
         return self._database.groups
+
+    @cached_property
+    def retired(self) -> DataFrame:
+        """The consumer groups that somebody deleted."""
+        assert self._database is not None
+        return self._database.retired
 
     # ------------------------------------------------------------ one row per message
 
@@ -621,19 +922,29 @@ class Tables:
                 F.when(queued, F.col("offset")).alias("offset"),
                 F.col("payload_hash").alias("pushed_payload"),
                 (F.col("spooled") & ok).alias("spooled"),
+                "compared",
+                F.col("agent").alias("pusher"),
             ),
             self.deliveries.select(
                 "lane", "hash", "offset", F.col("completed").alias("seen"), F.col("payload_hash").alias("seen_payload")
             ),
         ]
         if self._database is not None:
-            logged = self.log.select("lane", "hash", "offset", F.col("offset").alias("log_offset"))
+            logged = self.log.select(
+                "lane",
+                "hash",
+                "offset",
+                F.col("offset").alias("log_offset"),
+                F.col("created_at").alias("logged_at"),
+                F.col("payload_hash").alias("logged_payload"),
+                F.col("sorted_hash").alias("logged_sorted"),
+            )
             parts.append(self._undeleted(logged))
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part, allowMissingColumns=True)
         if "log_offset" not in rows.columns:
-            rows = rows.withColumn("log_offset", F.lit(None).cast("bigint"))
+            rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in _OF_LOG})
         return self._keep(
             self._by_message(rows.where(F.col("hash").isNotNull()))
             .groupBy("lane", "hash")
@@ -649,6 +960,11 @@ class Tables:
                 F.max("offset").alias("offset_high"),
                 F.count("log_offset").alias("logged"),
                 F.max("log_offset").alias("log_offset"),
+                F.max("logged_at").alias("logged_at"),
+                F.max("logged_payload").alias("logged_payload"),
+                F.max("logged_sorted").alias("logged_sorted"),
+                F.min("pusher").alias("pusher"),
+                F.min("compared").alias("compared"),
                 F.count("seen").alias("deliveries"),
                 F.min("seen").alias("seen_at"),
                 F.min("pushed_payload").alias("pushed_low"),
@@ -695,6 +1011,7 @@ class Tables:
                 F.min("offset").alias("offset"),
                 F.max("offset").alias("offset_high"),
                 F.min("created_at").alias("created_at"),
+                F.max("created_at").alias("created_high"),
                 F.max("may_finish").alias("may_finish"),
                 F.min("done_at").alias("done_at"),
                 F.sum("letters").alias("letters"),

@@ -211,9 +211,9 @@ _CATALOGUE: Collection[Guarantee] = (
         "G-DUR-5",
         "L",
         "Headers come back as they were sent",
-        "A message that was pushed with headers is delivered with the same names and values, and so is its dead letter "
-        "and what is replayed of it, also through encryption and the spool. A message without headers has no such "
-        "field.",
+        "A message that was pushed with headers, over HTTP or with SQL, at once or for a time, is delivered with the "
+        "same names and values, over HTTP and with SQL, and so is its dead letter and what is replayed of it, also "
+        "through encryption and the spool. A message without headers has no such field.",
         "What routes or explains a message must not be lost on the way, and who does not know of it must not meet it.",
     ),
     _safety(
@@ -225,7 +225,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-IDEM-2",
-        "ML",
+        "MLA",
         "A duplicate names the stored message",
         "The answer to a duplicate contains the id of the message that is stored under its transaction id.",
         "A producer that retried can go on as if its first attempt had been answered.",
@@ -246,7 +246,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-POP-1",
-        "ML",
+        "MLA",
         "A pop keeps to its limits",
         "A pop delivers at most `batch` messages, from at most `partitions` of the partitions that it asked for, all "
         "under one lease id.",
@@ -320,7 +320,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-LEASE-4",
-        "ML",
+        "MLA",
         "A renewal only lengthens",
         "A renewal moves the end of a live lease to now plus the requested seconds, by PostgreSQL's clock, unless it "
         "ends later already. It never revives a lease that has ended.",
@@ -336,7 +336,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-LEASE-6",
-        "ML",
+        "MLA",
         "Only delivered messages can be acked",
         "A lease can ack messages only up to the last one that its pop delivered.",
         "A consumer cannot have finished what it has not seen.",
@@ -374,7 +374,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-ACK-4",
-        "ML",
+        "MLA",
         "An ack may be repeated",
         "Outside a transaction, an ack of a completed message as `completed` succeeds and changes nothing. Any other "
         "ack of it is refused.",
@@ -566,7 +566,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-GRP-7",
-        "ML",
+        "MLA",
         "A deleted group starts again",
         "The next pop of a deleted group creates it again, and the group starts where that pop says. A group that is "
         "deleted with `deleteMetadata=false` starts again where its stored start says.",
@@ -685,7 +685,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _liveness(
         "G-TIME-2",
-        "MF",
+        "MFA",
         "The clock steps back",
         "Soon after PostgreSQL's clock has stepped back, and while the background jobs run, no lease, retry or delay "
         "lasts longer than its queue or its request says, and no message of the log has a `createdAt` in the future.",
@@ -887,7 +887,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-TIM-1",
-        "MLF",
+        "MLFA",
         "A timer fires once, and not before its time",
         "A timer that was accepted enters the log once, under every fault, and not before its time by PostgreSQL's "
         "clock. A timer that was cancelled or replaced does not enter it.",
@@ -905,7 +905,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-TIM-3",
-        "ML",
+        "MLA",
         "A cron schedule fires once per time",
         "At each time of its expression, in its time zone, a cron schedule puts one message into the log. Times that "
         "were missed because no server ran are made up for as its catch-up says.",

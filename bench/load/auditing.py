@@ -43,7 +43,7 @@ def audit(target: Target, journals: Path, interface: str, advance: Callable[[str
     from spark_validation.errors import AuditError  # noqa: PLC0415
 
     def progress(done: int, total: int, name: str) -> None:
-        advance(f"audit: {name.replace('_', ' ')}", done / total)
+        advance(f"audit: {name.replace('_', ' ')}", done / total if total else 0.0)
 
     where = command.Where("local[*]", _MEMORY)
     request = command.Request(target.dsn, journals, None, where, (), _EVIDENCE, 0.0, interface)

@@ -17,10 +17,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.client.showing import document
 from queen.cli.ending import interruptible
+from queen.cli.errors import ExitCode, FailedError, UsageError
 from queen.cli.interface import Interface
-from queen.cli.output import ReaderLeft, can_be_written, conclude, err, fail, out
-from queen.cli.progress import bar as progress_bar
+from queen.cli.output import Json, ReaderLeft, can_be_written, conclude, err, out
+from queen.cli.progress import told
 from queen.core.errors import QueenError
 from spark_validation.errors import AuditError
 
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
     from spark_validation.report import Report
     from spark_validation.run import Verdict
 
-_CANNOT, _INTERRUPTED = 2, 130
 _DAY_S = 86_400
+#: Violations of an audit whose history is printed; files have them all.
+_HISTORIES = 3
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
 _INSTALL = "pyspark is missing. Install it with: python3 -m pip install 'queen-for-python[audit]'"
 #: A Path has one slash where s3a://bucket has two.
@@ -90,7 +93,7 @@ def judge(
         typer.Option(help="Run only the audits of this guarantee; may be repeated.", show_default="all"),
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write the report to this file as HTML.", dir_okay=False)] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the report to this file as JSON.", dir_okay=False)] = None,
+    json: Json = False,
     max_evidence: Annotated[
         int, typer.Option(help="Violations to show per audit; all are counted.", min=0, max=100_000)
     ] = 20,
@@ -110,33 +113,31 @@ def judge(
         _refuse_options(context)
         return
     if dsn is None and journal is None and archive is None:
-        fail("nothing to audit: give --dsn, --journal, or both; --archive may be added to --dsn or replace it", _CANNOT)
+        raise UsageError(
+            "nothing to audit: give --dsn, --journal, or both; --archive may be added to --dsn or replace it"
+        )
     if archive and interface is not Interface.queen:
-        fail("an archive holds the log of Queen's interface: omit --archive or --interface", _CANNOT)
-    can_be_written(report=report, json=json)
+        raise UsageError("an archive holds the log of Queen's interface: omit --archive or --interface")
+    can_be_written(report=report)
     with explained(), interruptible():
         from spark_validation import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
         from spark_validation.report import as_html, as_json  # noqa: PLC0415
+        from spark_validation.run import choose  # noqa: PLC0415
 
         wanted = tuple(each.upper() for each in guarantee or ())
         where = command.Where(master, driver_memory)
         request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, interface.value)
-        with progress_bar() as bar:
-            task = bar.add_task("starting Spark", total=None)
-
-            def progress(done: int, total: int, name: str) -> None:
-                bar.update(task, completed=done, total=total, description=name.replace("_", " "))
-
-            made = command.make(request, progress)
-    files = ((json, partial(as_json, made)), (report, partial(as_html, made)))
-    conclude(made.exit_code, partial(show, made), *files)
+        with told("starting Spark", len(choose(wanted, interface.value))) as tell:
+            made = command.make(request, lambda done, total, name: tell(done, total, name.replace("_", " ")))
+    shown = partial(out.out, as_json(made), end="") if json else partial(show, made)
+    conclude(made.exit_code, shown, (report, partial(as_html, made)))
 
 
 def _refuse_options(context: typer.Context) -> None:
     """Ends the command if options stand before its subcommand; environment variables apply to that, too."""
     sources = [context.get_parameter_source(name) for name in context.params]
     if any(source and source.name == "COMMANDLINE" for source in sources):
-        fail(f"give options after the subcommand: queen audit {context.invoked_subcommand} --dsn …", _CANNOT)
+        raise UsageError(f"give options after the subcommand: queen audit {context.invoked_subcommand} --dsn …")
 
 
 @audit.command("archive")
@@ -150,22 +151,25 @@ def archive(
     dsn: Dsn = None,
     master: Master = "local[*]",
     driver_memory: DriverMemory = "4g",
+    json: Json = False,
 ) -> None:
     """Add the new messages of the log to an archive, as Parquet by queue and day, and check it against the log.
 
-    Exit code 0: done, 1: done, but some messages had been removed before, 2: failed.
+    Exit code 0: done, 1: done, but some messages had been removed before, or cannot be read, 2: failed.
     """
     if dsn is None:
-        fail("nothing to archive: give --dsn, or set QUEEN_AUDIT_DSN", _CANNOT)
-    with explained(), interruptible(), progress_bar() as bar:
-        bar.add_task("archiving", total=None)
+        raise UsageError("nothing to archive: give --dsn, or set QUEEN_AUDIT_DSN")
+    with explained(), interruptible(), told("starting Spark") as tell:
         from spark_validation import command  # noqa: PLC0415 - as above
 
-        done = command.archive(dsn, folder, command.Where(master, driver_memory))
+        done = command.archive(dsn, folder, command.Where(master, driver_memory), tell)
     if done.too_late:
         err.print(f"{done.too_late} messages were removed from the log before they could be archived", style="yellow")
+    for each in done.damaged:
+        err.print(f"left out: {each.queue}/{each.partition}: {each.damage}", style="yellow", markup=False)
     text = f"archived {done.rows} messages of {done.parts} partitions in {done.files} files"
-    conclude(int(done.too_late > 0), lambda: out.print(text, markup=False))
+    late = done.too_late > 0 or bool(done.damaged)
+    conclude(int(late), lambda: document(done) if json else out.print(text, markup=False))
 
 
 @audit.command("watch")
@@ -187,9 +191,7 @@ def watch(
             help="Maximum difference between the clocks of agents, in seconds.", min=0, max=_DAY_S, callback=_number
         ),
     ] = 1.0,
-    json: Annotated[
-        Path | None, typer.Option(help="Write violations to this file, one line of JSON each.", dir_okay=False)
-    ] = None,
+    json: Json = False,
 ) -> None:
     """Watch new segments of a log, and journals (*.jsonl) while agents write them, and report violations immediately.
 
@@ -197,12 +199,11 @@ def watch(
     violations, 1: violations.
     """
     if dsn is None and journal is None:
-        fail("nothing to watch: give --dsn, --journal, or both", _CANNOT)
-    can_be_written(json=json)
+        raise UsageError("nothing to watch: give --dsn, --journal, or both")
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    reporter = _Reporter(json, ended)
+    reporter = _Reporter(ended, json=json)
     with explained():
         from spark_validation import command  # noqa: PLC0415 - as above
 
@@ -210,27 +211,27 @@ def watch(
         command.watch(request, reporter, _Until(ended, seconds))
     conclude(
         int(reporter.count > 0),
-        lambda: out.print(f"{reporter.count} violations", style="red" if reporter.count else "green"),
+        lambda: (err if json else out).print(
+            f"{reporter.count} violations", style="red" if reporter.count else "green"
+        ),
     )
 
 
 class _Reporter:
     """Reports violations and counts them; ends the watch when standard output is closed."""
 
-    def __init__(self, json: Path | None, ended: threading.Event) -> None:
+    def __init__(self, ended: threading.Event, *, json: bool) -> None:
         self.count = 0
         self._json, self._ended = json, ended
 
     def found(self, finding: "Finding") -> None:
-        """Writes it to the file, and prints it."""
-        import msgspec  # noqa: PLC0415 - as above
-
+        """Counts and prints it."""
         self.count += 1
-        if self._json:
-            with self._json.open("ab") as file:
-                file.write(msgspec.json.encode(finding) + b"\n")
         try:
-            out.print(f"{_clock()} {finding.guarantee} {_location(finding)}: {finding.text}", markup=False)
+            if self._json:
+                document(finding)
+            else:
+                out.print(f"{_clock()} {finding.guarantee} {_location(finding)}: {finding.text}", markup=False)
         except ReaderLeft:
             self._ended.set()
 
@@ -267,18 +268,21 @@ def explained() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        fail("interrupted: nothing was written", _INTERRUPTED)
+        raise FailedError("interrupted: nothing was written", ExitCode.INTERRUPTED) from None
     except ModuleNotFoundError as problem:
-        fail(_INSTALL if (problem.name or "").partition(".")[0] in _SPARK else problem, _CANNOT)
+        raise UsageError(_INSTALL if (problem.name or "").partition(".")[0] in _SPARK else problem) from None
     except (AuditError, QueenError, ValueError, OSError) as problem:
-        fail(problem, _CANNOT)
+        raise UsageError(problem) from None
 
 
 def show(made: "Report") -> None:
     """Prints the report."""
-    guarantees = _table("guarantee", "result", "violations", "audits")
+    from spark_validation.report import sentence_of  # noqa: PLC0415 - as above
+
+    guarantees = _table("guarantee", "result", "violations", "audits", "what it says")
     for each in made.guarantees:
-        guarantees.add_row(each.id, _result(each.result), str(each.violations or ""), str(len(each.audits)))
+        count = str(len(each.audits))
+        guarantees.add_row(each.id, _result(each.result), str(each.violations or ""), count, Text(sentence_of(each.id)))
     audits = _table("audit", "guarantees", "result", "violations", "")
     for verdict in made.verdicts:
         found = str(verdict.violations or "")
@@ -307,11 +311,16 @@ def _result(result: str) -> Text:
 
 
 def _show_evidence(verdict: "Verdict") -> None:
-    from spark_validation.report import line_of  # noqa: PLC0415 - as above
+    from spark_validation.report import EVENT, history_of, line_of  # noqa: PLC0415 - as above
 
     if not verdict.evidence:
         return
     out.print(f"{verdict.audit}: {len(verdict.evidence)} of {verdict.violations} violations", style="bold")
-    for each in verdict.evidence:
+    for number, each in enumerate(verdict.evidence):
         out.print(f"- {line_of(each)}", markup=False)
+        if each.history and number < _HISTORIES:
+            events = _table(*EVENT)
+            for row in history_of(each):
+                events.add_row(*map(Text, row))
+            out.print(events)
     out.print()

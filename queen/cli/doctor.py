@@ -6,18 +6,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from msgspec import Struct
 from rich.text import Text
 
 from queen import __distribution__
+from queen.cli.client.options import Context, Token
+from queen.cli.client.reach import connected
+from queen.cli.client.showing import document
+from queen.cli.doctor_of_server import examine_server
+from queen.cli.errors import ExitCode, UsageError
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
-from queen.cli.output import fail, out
+from queen.cli.output import Json, out
 from queen.cli.spool import paths
 from queen.config import Settings
 from queen.core.diagnosis import Finding, Grade, SpoolFacts, judge, judge_spool, worst
-from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, QueenError, SettingError
+from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, SettingError
 from queen.core.version import VERSION
 from queen.embedded.server import dsn_of_running
 from queen.main import open_spool
@@ -26,7 +30,7 @@ from queen.postgres.diagnosis import examine
 from queen.postgres.dsn import Target, parse
 from queen.spool import place
 
-_EXIT = {Grade.OK: 0, Grade.WARNING: 1, Grade.PROBLEM: 2}
+_EXIT = {Grade.OK: ExitCode.OK, Grade.WARNING: ExitCode.FAILED, Grade.PROBLEM: ExitCode.IMPOSSIBLE}
 _MARKS = {Grade.OK: ("ok", "green"), Grade.WARNING: ("look", "yellow"), Grade.PROBLEM: ("act", "bold red")}
 
 
@@ -45,21 +49,34 @@ def doctor(
         bool,
         typer.Option("--accept-clock", help="First declare PostgreSQL's clock correct, whatever steps it has made."),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    json: Json = False,
+    url: Annotated[
+        str | None, typer.Option(help="Check the server at this URL, over HTTP, instead.", show_default=False)
+    ] = None,
+    token: Token = None,
+    context: Context = None,
 ) -> None:
-    """Check PostgreSQL, schema and spool. Exit code 0: no problems, 1: warnings, 2: problems."""
-    try:
-        settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
-        accepted = [_accept_clock(settings)] if accept_clock else []
-        findings = [*accepted, *_examine(settings)]
-    except QueenError as problem:
-        fail(problem, _EXIT[Grade.PROBLEM])
+    """Check PostgreSQL, schema and spool; or, with --url or --context, a server. 0: well, 1: warnings, 2: problems."""
+    if url is None and context is None:
+        findings = _local(dsn, data_dir, accept_clock=accept_clock)
+    elif dsn is not None or data_dir is not None or accept_clock:
+        raise UsageError("--url and --context check a server over HTTP: omit --dsn, --data-dir and --accept-clock")
+    else:
+        with connected(url, token, context) as server:
+            findings = list(examine_server(server))
     grade = worst(findings)
     if json:
-        out.print(msgspec.json.encode(Report(VERSION, grade, findings)).decode(), markup=False)
+        document(Report(VERSION, grade, findings))
     else:
         _print(findings)
     raise typer.Exit(_EXIT[grade])
+
+
+def _local(dsn: str | None, data_dir: Path | None, *, accept_clock: bool) -> list[Finding]:
+    """The findings about PostgreSQL and the spool of this machine."""
+    settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
+    accepted = [_accept_clock(settings)] if accept_clock else []
+    return [*accepted, *_examine(settings)]
 
 
 def _accept_clock(settings: Settings) -> Finding:

@@ -6,12 +6,14 @@ import msgspec
 import typer
 from rich.progress import Progress
 
+from queen.cli.client.showing import document
 from queen.cli.database import database
+from queen.cli.errors import FailedError
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
-from queen.cli.output import err, even_unread, fail, out
+from queen.cli.output import Json, err, even_unread, out
 from queen.cli.progress import bar
 from queen.config import Settings
-from queen.core.errors import DecryptionError, QueenError, SettingError
+from queen.core.errors import DecryptionError, SettingError
 from queen.postgres.dsn import parse
 from queen.postgres.pool import Pool
 from queen.postgres.rotation import Rotation, RotationStore, rotate_all
@@ -30,11 +32,11 @@ class _Watcher:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task("re-encrypting", total=None)
+        self._task = progress.add_task("re-encrypting", visible=False)
         self._named = 0
 
     def begun(self, total: int | None) -> None:
-        self._progress.update(self._task, total=total)
+        self._progress.update(self._task, total=total, visible=True)
 
     def advanced(self, number: int) -> None:
         self._progress.update(self._task, advance=number)
@@ -52,32 +54,34 @@ def _encryption() -> None:
 
 
 @encryption.command("rotate")
-def rotate(dsn: Dsn = None, data_dir: DataDir = None) -> None:
+def rotate(dsn: Dsn = None, data_dir: DataDir = None, json: Json = False) -> None:
     """Encrypt all messages of encrypted queues with QUEEN_ENCRYPTION_KEY, while servers run.
 
     Messages encrypted with a key of QUEEN_ENCRYPTION_OLD_KEYS are re-encrypted. Messages stored before their queue
     became encrypted are encrypted. The command may be interrupted and started again at any time.
 
     If the embedded PostgreSQL of the data folder is not running, the command starts it.
+
+    --json prints an object with the numbers.
     """
-    try:
-        settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
-        logs.configure(settings.server.log_level)
-        keys = Keyring.from_settings(settings.security.encryption_key, settings.security.encryption_old_keys)
-        if keys is None:
-            raise SettingError("There is no encryption key: set QUEEN_ENCRYPTION_KEY")
-        rotation = _rotate(settings, keys)
-    except QueenError as problem:
-        fail(problem)
+    settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
+    logs.configure(settings.server.log_level)
+    keys = Keyring.from_settings(settings.security.encryption_key, settings.security.encryption_old_keys)
+    if keys is None:
+        raise SettingError("There is no encryption key: set QUEEN_ENCRYPTION_KEY")
+    rotation = _rotate(settings, keys)
     with even_unread():
-        out.print(
-            f"key {keys.current_id}: re-encrypted {rotation.changed} messages, {rotation.letters} dead letters, "
-            f"{rotation.timers} timers and schedules",
-            markup=False,
-        )
+        if json:
+            document(rotation)
+        else:
+            out.print(
+                f"key {keys.current_id}: re-encrypted {rotation.changed} messages, {rotation.letters} dead letters, "
+                f"{rotation.timers} timers and schedules",
+                markup=False,
+            )
     if rotation.unreadable:
         named = f"; the first {_UNREADABLE_MAX} are listed above" if rotation.unreadable > _UNREADABLE_MAX else ""
-        fail(f"{rotation.unreadable} messages cannot be decrypted and were left unchanged{named}")
+        raise FailedError(f"{rotation.unreadable} messages cannot be decrypted and were left unchanged{named}")
 
 
 def _rotate(settings: Settings, keys: Keyring) -> Rotation:

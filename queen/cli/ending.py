@@ -1,8 +1,23 @@
 """Signals that end a long-running command."""
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
+
+from queen.cli.errors import ExitCode
+
+
+def end_at_once(*_: object) -> NoReturn:
+    """The handler of SIGINT until a command begins: an exception in the middle of an import may be lost."""
+    os._exit(ExitCode.INTERRUPTED)
+
+
+def begin() -> None:
+    """A command begins: from here on SIGINT raises KeyboardInterrupt, so that it can clean up."""
+    if signal.getsignal(signal.SIGINT) is end_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager

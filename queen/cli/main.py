@@ -7,16 +7,23 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
 from queen import __distribution__
-from queen.cli.output import err, out
+from queen.cli.ending import begin
+from queen.cli.errors import ExitCode, FailedError
+from queen.cli.output import err, even_unread, out
+from queen.core.errors import QueenError, SettingError
 
 #: Errors of a write if there is no space left.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+#: What typer raises for a command line that it cannot read.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[2]
 
 
 class Command(NamedTuple):
@@ -51,12 +58,23 @@ COMMANDS: dict[str, Sequence[Command]] = {
         Command(
             "tail", "queen.cli.client.tail:tail", "Show the newest messages of a queue, and new ones as they arrive."
         ),
-        Command("queues", "queen.cli.client.queues:queues", "Queues: list, show, pause, resume."),
+        Command(
+            "queues",
+            "queen.cli.client.queues:queues",
+            "Queues: list, show, create, configure, delete, pause, resume.",
+        ),
+        Command("messages", "queen.cli.client.messages:messages", "Single messages: show, delete."),
         Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
         Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, pause, resume, delete."),
         Command("seek", "queen.cli.client.seek:seek", "Move the cursors of a consumer group."),
         Command("timers", "queen.cli.client.timers:timers", "Timers: list, cancel, fire."),
         Command("schedules", "queen.cli.client.schedules:schedules", "Cron schedules: list, create, delete."),
+        Command("traces", "queen.cli.client.traces:traces", "Traces: list names, show those of a name or a message."),
+        Command("maintenance", "queen.cli.client.maintenance:maintenance", "Maintenance modes: show, start, stop."),
+        Command(
+            "contexts", "queen.cli.client.contexts:contexts", "Names for servers: list, show, create, use, delete."
+        ),
+        Command("worker", "queen.cli.worker:worker", "Run functions that work on messages."),
         Command("top", "queen.cli.client.top:top", "Show live throughput and lag per queue."),
     ),
     "Checks": (
@@ -80,25 +98,61 @@ def load(command: Command) -> Any:  # noqa: ANN401 - a command of typer's own co
     return typer.main.get_group(parent).commands[command.name]
 
 
+def _code_of(problem: Exception) -> int:
+    if isinstance(problem, FailedError):
+        return problem.exit_code
+    return ExitCode.IMPOSSIBLE if isinstance(problem, SettingError) else ExitCode.FAILED
+
+
+def _told(problem: object, code: int) -> int:
+    """Prints the one line of an error."""
+    with even_unread():
+        err.print("[bold red]error:[/]", end=" ")
+        err.print(str(problem), markup=False)
+    return code
+
+
+def _usage(problem: Any) -> int:  # noqa: ANN401 - as above
+    """The same for a usage error that typer has found; a group without a command prints its help."""
+    if type(problem).__name__ == "NoArgsIsHelpError":
+        problem.show()
+        return ExitCode.IMPOSSIBLE
+    text = " ".join(problem.format_message().split()).rstrip(".")
+    command = problem.ctx.command_path if problem.ctx else "queen"
+    return _told(f"{text}: see `{command} --help`", ExitCode.IMPOSSIBLE)
+
+
 class _Commands(TyperGroup):
     """Loads only the command that is called, or whose options a shell completes."""
 
-    def main(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as above
+    def main(self, *arguments: Any, **options: Any) -> NoReturn:  # noqa: ANN401 - as above
+        """Runs a command. All errors end here: with one line, and an exit code of the table."""
         try:
-            return super().main(*arguments, **options)
+            code = super().main(*arguments, **{**options, "standalone_mode": False})
+        except (FailedError, QueenError) as problem:
+            code = _told(problem, _code_of(problem))
+        except _UsageError as problem:
+            code = _usage(problem)
+        except KeyboardInterrupt:
+            code = ExitCode.INTERRUPTED
         except OSError as problem:
             if problem.errno not in _FULL:
                 raise
             # Python flushes standard output again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            err.print("[bold red]error:[/]", end=" ")
-            err.print(f"{problem.filename or 'the output'} cannot be written: {problem.strerror}", markup=False)
-            sys.exit(1)
+            what = problem.filename or "the output"
+            code = _told(f"{what} cannot be written: {problem.strerror}", ExitCode.FAILED)
+        sys.exit(int(code or ExitCode.OK))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
+        if args and f"{args[0]}s" in self.commands:
+            # `queen queue create`: one is meant.
+            args = [f"{args[0]}s", *args[1:]]
         name, found, rest = super().resolve_command(ctx, args)
         by_name = {command.name: command for commands in COMMANDS.values() for command in commands}
-        return name, load(by_name[name]) if found and name else found, rest
+        command = load(by_name[name]) if found and name else found
+        begin()
+        return name, command, rest
 
 
 app = typer.Typer(

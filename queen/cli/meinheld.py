@@ -9,8 +9,7 @@ from pathlib import Path
 
 import typer
 
-from queen.cli.output import fail, out
-from queen.core.errors import QueenError
+from queen.cli.output import out
 from queen.system.errors import StartError
 
 RELEASE = "meinheld==1.0.2"
@@ -29,10 +28,7 @@ def _group() -> None:
 @meinheld.command()
 def build() -> None:
     """Build meinheld for this Python, and install it beside the server."""
-    try:
-        _build()
-    except QueenError as problem:
-        fail(problem)
+    _build()
     out.print("meinheld is installed: queen serve --worker-class meinheld")
 
 

@@ -4,13 +4,16 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-_USAGE = 2
+from queen.cli.errors import ExitCode, UsageError
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
 PIPE_CHARS = 1_000_000
 """How wide a line may be where output is no terminal: tables would be cut at 80."""
 
@@ -37,14 +40,6 @@ if not out.is_terminal:
     out.width = PIPE_CHARS
 
 
-def fail(message: object, exit_code: int = 1) -> NoReturn:
-    """Prints one line on standard error and ends the command."""
-    with even_unread():
-        err.print("[bold red]error:[/]", end=" ")
-        err.print(str(message), markup=False)
-    raise typer.Exit(exit_code)
-
-
 def can_be_written(**files: Path | None) -> None:
     """Ends the command if the file of one of these options cannot be written.
 
@@ -52,7 +47,9 @@ def can_be_written(**files: Path | None) -> None:
     """
     for option, path in files.items():
         if path and not (path.parent.is_dir() and os.access(path if path.exists() else path.parent, os.W_OK)):
-            fail(f"--{option} {path} is not writable. Name a file in an existing folder that you may write to", _USAGE)
+            raise UsageError(
+                f"--{option} {path} is not writable. Name a file in an existing folder that you may write to"
+            )
 
 
 def even_unread() -> AbstractContextManager[None]:
@@ -88,7 +85,7 @@ def conclude(exit_code: int, show: Callable[[], object], *files: tuple[Path | No
     """
     for path, text in files:
         if path and not written(path, text()):
-            exit_code = exit_code or _USAGE
+            exit_code = exit_code or ExitCode.IMPOSSIBLE
     with even_unread():
         show()
     raise typer.Exit(exit_code)

@@ -8,10 +8,12 @@ from typing import Annotated, Any, TypeVar
 import asyncpg
 import typer
 
+from queen.cli.client.showing import document
 from queen.cli.database import database
+from queen.cli.errors import FailedError
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
-from queen.cli.output import fail, out
-from queen.core.errors import DatabaseSetupError, QueenError
+from queen.cli.output import Json, out
+from queen.core.errors import DatabaseSetupError
 from queen.postgres import earlier_procedures
 from queen.postgres.dsn import parse
 from queen.postgres.setup import open_connection, prepare
@@ -32,9 +34,16 @@ def _procedures() -> None:
 
 
 @procedures.command("list")
-def list_(dsn: Dsn = None, data_dir: DataDir = None) -> None:
-    """List the procedures of which an earlier version is kept, and which of those are in use."""
-    for each in _on_database(dsn, data_dir, earlier_procedures.list_earlier):
+def list_(dsn: Dsn = None, data_dir: DataDir = None, json: Json = False) -> None:
+    """List the procedures of which an earlier version is kept, and which of those are in use.
+
+    --json prints an array.
+    """
+    found = _on_database(dsn, data_dir, earlier_procedures.list_earlier)
+    if json:
+        document(found)
+        return
+    for each in found:
         state = "earlier version in use" if each.restored else "current version in use"
         out.print(
             f"{each.signature}: replaced {each.replaced_at:%Y-%m-%d %H:%M}, {state}", markup=False, soft_wrap=True
@@ -49,7 +58,7 @@ def restore(name: Name, dsn: Dsn = None, data_dir: DataDir = None) -> None:
     """
     done = _on_database(dsn, data_dir, lambda connection: earlier_procedures.restore(connection, name))
     if not done:
-        fail(f"No earlier version of {name} is kept: see `queen procedures list`")
+        raise FailedError(f"No earlier version of {name} is kept: see `queen procedures list`")
     for signature in done:
         out.print(f"{signature}: earlier version in use", markup=False, soft_wrap=True)
 
@@ -69,13 +78,10 @@ def _on_database(
     then_prepare: bool = False,
 ) -> T:
     """The result of a function on the database, whose schema is that of this version."""
-    try:
-        settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
-        logs.configure(settings.server.log_level)
-        with database(settings) as url:
-            return asyncio.run(_work(url, settings.database.connect_timeout_ms, work, then_prepare))
-    except QueenError as problem:
-        fail(problem)
+    settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
+    logs.configure(settings.server.log_level)
+    with database(settings) as url:
+        return asyncio.run(_work(url, settings.database.connect_timeout_ms, work, then_prepare))
 
 
 async def _work(

@@ -7,10 +7,9 @@ import typer
 from rich.text import Text
 
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
-from queen.cli.output import fail, out
+from queen.cli.output import out
 from queen.config.presets import PRESETS
 from queen.core.addresses import is_loopback
-from queen.core.errors import QueenError
 from queen.embedded import binaries
 from queen.security import authentication
 from queen.server import listening, logs
@@ -19,8 +18,12 @@ from queen.server.supervisor import Running, Supervisor
 
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
-    port: Annotated[int | None, typer.Option(help="HTTP port; 0 chooses a free one.", show_default="6632")] = None,
-    workers: Annotated[int | None, typer.Option(help="Number of worker processes.", show_default="2")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="HTTP port; 0 chooses a free one.", show_default="6632", min=0, max=65_535)
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of worker processes.", show_default="2", min=1, max=1024)
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -58,13 +61,9 @@ def serve(
         QUEEN_TLS_KEYFILE=keyfile,
         QUEEN_INSECURE=insecure,
     )
-    try:
-        settings = settings_from(environment, data_dir)
-        logs.configure(settings.server.log_level)
-        exit_code = Supervisor(settings, environment, _announce).run()
-    except QueenError as problem:
-        fail(problem)
-    raise typer.Exit(exit_code)
+    settings = settings_from(environment, data_dir)
+    logs.configure(settings.server.log_level)
+    raise typer.Exit(Supervisor(settings, environment, _announce).run())
 
 
 def _announce(running: Running) -> None:

@@ -2,14 +2,25 @@
 
 import ast
 import inspect
+import os
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Annotated, Any
 
-from queen.config import AREAS, policies, unknown
+import typer
+from msgspec import Struct
+
+from queen.cli.client.showing import Listing, document
+from queen.cli.output import Json
+from queen.config import AREAS, from_environment, policies, unknown
+from queen.config.presets import PRESETS
 from queen.config.variable import Area, Form, settings_of
 from queen.core.batch_policy import POLICIES
+from queen.core.job_type import JobType
+
+_HIDDEN = "…"
 
 _HEAD = """\
 # Settings
@@ -141,6 +152,67 @@ def render_reference() -> str:
     return "\n".join([_HEAD, *map(_table_of, AREAS.values()), batches + _MICRO_BATCHING + former])
 
 
-def settings() -> None:
-    """Print every setting with its default and meaning, as Markdown."""
-    print(render_reference(), end="")
+class Effective(Struct, frozen=True):
+    """A setting in effect: its value, and where it comes from: a variable, the preset, or the default."""
+
+    variable: str
+    value: Any
+    source: str
+
+
+def in_effect(environment: Mapping[str, str]) -> Iterator[Effective]:
+    """Every setting of a server that is started with these variables.
+
+    Raises:
+        SettingError: one has a value that cannot be used.
+    """
+    found = from_environment(environment)
+    preset = PRESETS[found.server.preset].variables() if found.server.preset else {}
+    for name, area in AREAS.items():
+        for setting in settings_of(area):
+            value = getattr(getattr(found, name), setting.field)
+            yield _effective(setting.names, _HIDDEN if setting.secret and value else value, environment, preset)
+    for kind in policies.TYPES:
+        for field, names in _fields(kind).items():
+            yield _effective(names, getattr(found.policy(kind), field), environment, preset)
+
+
+def _fields(kind: JobType) -> Mapping[str, list[str]]:
+    """The variables that set each field of the policy of a job type, the strongest first."""
+    found: dict[str, list[str]] = {}
+    for name, (field, _) in policies.variables(kind).items():
+        found.setdefault(field, []).insert(0, name)
+    return found
+
+
+def _effective(
+    names: Sequence[str], value: object, environment: Mapping[str, str], preset: Mapping[str, str]
+) -> Effective:
+    given = [name for name in names if name in environment]
+    by_preset = any(name in preset for name in names)
+    return Effective(names[0], value, given[0] if given else "preset" if by_preset else "default")
+
+
+def settings(
+    effective: Annotated[
+        bool, typer.Option("--effective", help="Print the values that `queen serve` would use here, and their sources.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Print every setting with its default and meaning, as Markdown; or those in effect.
+
+    --json prints those in effect, as an array. Secrets are not shown.
+    """
+    if not effective and not json:
+        print(render_reference(), end="")
+        return
+    # A variable of all job types stands once.
+    found = list({each.variable: each for each in in_effect(os.environ)}.values())
+    if json:
+        document(found)
+        return
+    made = Listing("variable", "value", "source")
+    for each in found:
+        text = ",".join(each.value) if isinstance(each.value, tuple) else each.value
+        made.add(each.variable, str(text).lower() if isinstance(text, bool) else str(text), each.source)
+    made.show()

@@ -10,14 +10,16 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.client.options import Context, Token
+from queen.cli.client.reach import chosen
 from queen.cli.ending import interruptible
+from queen.cli.errors import ExitCode, FailedError, UsageError
 from queen.cli.interface import Interface
-from queen.cli.output import can_be_written, conclude, fail, out
+from queen.cli.output import Json, can_be_written, conclude, out
 from queen.cli.progress import bar as progress_bar
 from spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, file_name, run
 from spec.conformance.simple_mq import run as run_simple_mq
 
-_UNREACHABLE, _WITHOUT_RESULT = 2, 3
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow", "skipped": "dim"}
 
 
@@ -32,11 +34,13 @@ class ProfileName(StrEnum):
 
 
 def verify(
-    url: Annotated[str, typer.Argument(help="URL of the server, such as http://127.0.0.1:6632.")],
-    interface: Annotated[Interface, typer.Option(help="Interface to check.")] = Interface.queen,
-    token: Annotated[
-        str | None, typer.Option(help="Bearer token to send.", envvar="QUEEN_TOKEN", show_default=False)
+    url: Annotated[
+        str | None,
+        typer.Argument(help="URL of the server, such as http://127.0.0.1:6632.", show_default="that of the context"),
     ] = None,
+    interface: Annotated[Interface, typer.Option(help="Interface to check.")] = Interface.queen,
+    token: Token = None,
+    context: Context = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the random choices, to repeat a run.", show_default="a new one")
     ] = None,
@@ -47,7 +51,7 @@ def verify(
             help="Run only the checks of this guarantee, such as G-LEASE-1; may be repeated.", show_default="all"
         ),
     ] = None,
-    json: Annotated[Path | None, typer.Option(help="Write the report to this file as JSON.", dir_okay=False)] = None,
+    json: Json = False,
     junit: Annotated[
         Path | None, typer.Option(help="Write the report to this file as JUnit XML.", dir_okay=False)
     ] = None,
@@ -66,20 +70,21 @@ def verify(
 
     2: the server is unreachable, or a report cannot be written. 3: none is violated, but some have no result.
     """
-    can_be_written(json=json, junit=junit, html=html)
+    can_be_written(junit=junit, html=html)
+    place, secret = chosen(url, token, context)
     try:
         # However it ends, its queues are deleted.
         with interruptible():
-            report = _run(url, interface, token, seed, profile, only or [])
+            report = _run(place, interface, secret, seed, profile, only or [])
     except UnreachableError as problem:
-        fail(f"{url} is unreachable: {problem}", _UNREACHABLE)
+        raise FailedError(f"{place} is unreachable: {problem}", ExitCode.IMPOSSIBLE) from None
     except ValueError as problem:
-        raise typer.BadParameter(str(problem), param_hint="--only") from problem
-    files = ((json, as_json), (junit, as_junit), (html, as_html))
+        raise UsageError(f"--only: {problem}") from None
+    files = ((junit, as_junit), (html, as_html))
     shown = _shown(report, evidence) if evidence else ()
     conclude(
-        0 if report.passed else 1 if report.is_violated else _WITHOUT_RESULT,
-        partial(_print, report),
+        ExitCode.OK if report.passed else ExitCode.FAILED if report.is_violated else ExitCode.NO_RESULT,
+        partial(out.out, as_json(report), end="") if json else partial(_print, report),
         *((path, partial(render, report)) for path, render in files),
         *shown,
     )
@@ -96,10 +101,10 @@ def _run(
     url: str, interface: Interface, token: str | None, seed: int | None, profile: ProfileName, only: list[str]
 ) -> Report:
     with progress_bar() as bar:
-        task = bar.add_task(f"Checking {url}", total=None)
+        task = bar.add_task(f"Checking {url}", visible=False)
 
         def progress(done: int, total: int, _last: str) -> None:
-            bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total, visible=True)
 
         return _RUNS[interface](url, token=token, seed=seed, profile=profile.value, only=only, progress=progress)
 

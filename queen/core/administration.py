@@ -3,12 +3,17 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Generic, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
 
+OrderT = TypeVar("OrderT", bound=Enum)
+
 #: Maximum bytes of payloads and traces per page of a list; the next page begins after the last row.
 PAGE_BYTES = 16 * 2**20
+#: Dead letters with the same first characters of their error are counted together.
+ERROR_CHARS = 1000
 
 
 class Registration(Struct, frozen=True):
@@ -154,7 +159,38 @@ class QueueOrder(Enum):
 
     NEWEST = "newest"
     NAME = "name"
+    PARTITIONS = "partitions"
+    TOTAL = "total"
     PENDING = "pending"
+    PROCESSING = "processing"
+
+
+class PartitionOrder(Enum):
+    """The order of a list of partitions."""
+
+    NAME = "name"
+    TOTAL = "total"
+    PENDING = "pending"
+    PROCESSING = "processing"
+    DEAD_LETTER = "dead_letter"
+    NEWEST = "newest"
+
+
+class PartitionFilter(Struct, frozen=True):
+    """A filter of partitions; ``None`` matches any. ``search``: a text that the name contains."""
+
+    queue: str | None = None
+    partition: str | None = None
+    search: str | None = None
+
+
+class Page(Struct, Generic[OrderT], frozen=True):
+    """A page of a sorted list; ``reverse`` turns the order round."""
+
+    order: OrderT
+    limit: int
+    offset: int = 0
+    reverse: bool = False
 
 
 class QueueRow(Struct, frozen=True):
@@ -244,7 +280,10 @@ class Configured(Struct, frozen=True):
 
 
 class PartitionRow(Struct, frozen=True):
-    """A partition with its current statistics; where groups differ, those of its slowest group."""
+    """A partition with its current statistics; where groups differ, those of its slowest group.
+
+    ``matches``: partitions that match the filter; ``None``: all of the queue.
+    """
 
     part_id: int
     queue: str
@@ -259,6 +298,7 @@ class PartitionRow(Struct, frozen=True):
     consumed: int
     oldest_at: datetime | None
     newest_at: datetime | None
+    matches: int | None = None
 
 
 class LabelRow(Struct, frozen=True):
@@ -344,6 +384,8 @@ class MessageDetail(Struct, frozen=True):
     group_name: Sequence[str] | None
     group_done: Sequence[bool] | None
     group_lease_ends: Sequence[datetime | None] | None
+    group_failed_at: Sequence[datetime | None] | None
+    group_error: Sequence[str | None] | None
     error: str | None
     retry_count: int | None
     ttl: int
@@ -352,11 +394,15 @@ class MessageDetail(Struct, frozen=True):
 
 
 class DeadLetterFilter(Struct, frozen=True):
-    """A filter of dead letters; ``None`` matches any. The time is that of the failure."""
+    """A filter of dead letters; ``None`` matches any. The time is that of the failure.
+
+    ``error``: its first ``ERROR_CHARS`` characters.
+    """
 
     queue: str | None = None
     group: str | None = None
     partition: str | None = None
+    error: str | None = None
     begin: datetime | None = None
     end: datetime | None = None
 
@@ -426,6 +472,18 @@ class DeadLetter(Struct, frozen=True):
     headers: str | None = None
 
 
+class ErrorRow(Struct, frozen=True):
+    """The dead letters with one error text; ``counts``: by spans of equal length from ``begun_at`` to ``ends_at``."""
+
+    error: str
+    number: int
+    first_failed_at: datetime
+    last_failed_at: datetime
+    counts: Sequence[int]
+    begun_at: datetime
+    ends_at: datetime
+
+
 class Failure(Struct, frozen=True):
     """A position in the list of dead letters; without values: before the newest."""
 
@@ -479,6 +537,39 @@ class GroupOrder(Enum):
 
     NAME = "name"
     LAG = "lag"
+    AGE = "age"
+
+
+class GroupFilter(Struct, frozen=True):
+    """A filter of groups; ``None`` matches any. ``search``: a text that the name of group or queue contains.
+
+    ``behind``: only groups with undone messages.
+    """
+
+    queues: Sequence[str] | None = None
+    search: str | None = None
+    behind: bool = False
+
+
+class CursorOrder(Enum):
+    """The order of a list of cursors."""
+
+    NAME = "name"
+    LAG = "lag"
+    AGE = "age"
+    ACKNOWLEDGED = "acknowledged"
+
+
+class CursorFilter(Struct, frozen=True):
+    """A filter of the cursors of a group; ``None`` matches any. ``search``: a text that the partition's name contains.
+
+    ``behind``: only cursors with undone messages.
+    """
+
+    group: str
+    queue: str | None = None
+    search: str | None = None
+    behind: bool = False
 
 
 class GroupsSummary(Struct, frozen=True):
@@ -498,7 +589,10 @@ class Consumers(Struct, frozen=True):
 
 
 class CursorRow(Struct, frozen=True):
-    """The cursor of a group in a partition; ``lease``: a live one; ``consumed_at``: push of its last done message."""
+    """The cursor of a group in a partition; ``lease``: a live one; ``consumed_at``: push of its last done message.
+
+    ``total``: cursors of its queue that match; ``None``: not known yet.
+    """
 
     queue: str
     partition: str
@@ -507,6 +601,7 @@ class CursorRow(Struct, frozen=True):
     lease: UUID | None
     oldest_at: datetime | None
     consumed_at: datetime | None
+    total: int | None
 
 
 class LaggingRow(Struct, frozen=True):
@@ -533,6 +628,14 @@ class Seek(Struct, frozen=True):
     partition: str | None = None
     to_end: bool = False
     since: datetime | None = None
+
+
+class SeekPreview(Struct, frozen=True):
+    """What a seek would do: cursors that it moves, messages that it skips, and done ones that it delivers again."""
+
+    partitions: int
+    skipped: int
+    repeated: int
 
 
 class SeekResult(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from shlex import quote
 
 from msgspec import Struct
 
@@ -156,7 +157,7 @@ class SpoolFacts(Struct, frozen=True):
     bytes_max: int
     oldest_age_s: float
     failed: int
-    disk_free_bytes: int
+    disk_free_bytes: int | None
     failed_age_s: float = 0.0
     held_partitions: int = 0
     held_age_s: float = 0.0
@@ -204,7 +205,7 @@ def judge(facts: DatabaseFacts, connections_wanted: int) -> Iterator[Finding]:
     yield from _held_back(facts)
     yield from _bloat(facts.tables)
     if facts.schema is not None:
-        yield from _log(facts.schema)
+        yield from judge_log(facts.schema.statistics_age_s, facts.schema.lags, facts.schema.dead_letters)
         yield _outbox(facts.schema)
         yield _timers(facts.schema)
 
@@ -458,29 +459,30 @@ def _bloat(tables: Sequence[Table]) -> Iterator[Finding]:
         )
 
 
-def _log(schema: SchemaFacts) -> Iterator[Finding]:
-    age = schema.statistics_age_s
+def judge_log(age: float | None, lags: Sequence[Lag], dead_letters: int) -> Iterator[Finding]:
+    """The findings about statistics of this age in seconds, lags, and a number of dead letters."""
     if age is not None and age > _LAG_S:
         yield _warning(
             "statistics",
             f"The statistics are {age:.0f} s old",
             "No server refreshes them: is one running? The lag shown here is equally old.",
         )
-    behind = [lag for lag in schema.lags if lag.seconds > _LAG_S]
+    behind = [lag for lag in lags if lag.seconds > _LAG_S]
     for lag in behind:
         yield _warning(
             "lag",
             f"Group {lag.group} has a lag of {lag.messages:,} messages and {lag.seconds:.0f} s on queue {lag.queue}",
-            "Add consumers or fix them; GET /api/v1/consumer-groups/lagging shows the partitions. If the "
-            "group is no longer used: DELETE /api/v1/consumer-groups/<group>.",
+            f"Add consumers or fix them; `queen groups show {quote(lag.group)}` shows the partitions. If the group is "
+            f"no longer used: `queen groups delete {quote(lag.group)} --queue {quote(lag.queue)}`.",
         )
     if not behind:
         yield _ok("lag", f"No group has a lag of more than {_LAG_S:.0f} s")
-    if schema.dead_letters:
+    if dead_letters:
         yield _warning(
             "dead letters",
-            f"There are {schema.dead_letters:,} dead letters",
-            "GET /api/v1/dlq shows their errors. Replay those that can succeed now, and purge the rest.",
+            f"There are {dead_letters:,} dead letters",
+            "`queen dlq list QUEUE` shows their errors. `queen dlq replay` those that can succeed now, and `queen dlq "
+            "purge` the rest.",
         )
 
 
@@ -521,14 +523,14 @@ def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:
             "spool",
             f"{spool.failed} files of {spool.folder} could not be replayed and were set aside, the oldest "
             f"{spool.failed_age_s:.0f} s ago",
-            "Their messages are safe but not in PostgreSQL. `queen spool ls` shows why; then retry or discard them.",
+            "Their messages are safe but not in PostgreSQL. `queen spool list` shows why; then retry or discard them.",
         )
     if spool.held_partitions:
         yield _warning(
             "spool",
             f"{spool.held_partitions} partitions of {spool.folder} are held back ({', '.join(spool.held_codes)}), the "
             f"longest for {spool.held_age_s:.0f} s",
-            "Pushes to them are accepted and wait in the spool. `queen spool ls` shows which and why. The "
+            "Pushes to them are accepted and wait in the spool. `queen spool list` shows which and why. The "
             "server retries by itself; look for locks, slow statements or a missing key.",
         )
     if spool.bytes > 0.8 * spool.bytes_max:
@@ -537,7 +539,7 @@ def judge_spool(spool: SpoolFacts, *, database_up: bool) -> Iterator[Finding]:
             f"{spool.folder} is {100 * spool.bytes // spool.bytes_max} % full",
             "When it is full, pushes are refused: bring PostgreSQL back, or raise FILE_BUFFER_MAX_BYTES.",
         )
-    if spool.disk_free_bytes < _DISK_BYTES:
+    if spool.disk_free_bytes is not None and spool.disk_free_bytes < _DISK_BYTES:
         yield _problem(
             "spool",
             f"The disk of the spool has {_size(spool.disk_free_bytes)} free",

@@ -2,7 +2,7 @@
 
 import { ApiError, call } from "./api.js";
 import { button, fill, h, select } from "./dom.js";
-import { noticeRegion } from "./notices.js";
+import { clearNotices, noticeRegion } from "./notices.js";
 import { operations } from "./operations.js";
 import { page } from "./router.js";
 import { session } from "./session.js";
@@ -19,6 +19,7 @@ const root = h("div", { class: "app" });
 const health = h("span", { class: "badge", "aria-live": "polite" }, "…");
 const problem = h("div", { class: "problem", role: "alert", hidden: true });
 const view = h("div", { class: "view", id: "view", tabindex: "-1" });
+const loading = h("div", { class: "loading", role: "status", hidden: true }, "Loading…");
 const heading = h("h1", { tabindex: "-1" });
 const menu = h("nav", { class: "menu", id: "menu", "aria-label": "Pages" });
 const user = h("div", { class: "user" });
@@ -35,7 +36,7 @@ async function start() {
     if (error.status !== 401) askForToken(error.status === 403 ? "This token has no role that the server knows" : error.message);
     return;
   }
-  fill(root, frame());
+  root.replaceChildren(...frame());
   showUser();
   await open();
 }
@@ -56,7 +57,7 @@ function frame() {
       menu, user),
     h("main", { class: "content" },
       h("div", { class: "bar" }, heading, h("div", { class: "actions" }, health, pause, button("Refresh", refresh))),
-      problem, view),
+      loading, problem, view),
     noticeRegion(),
   ];
 }
@@ -66,23 +67,26 @@ function showUser() {
   const pick = select([["auto", "System theme"], ["light", "Light"], ["dark", "Dark"]], theme.chosen(), {
     "aria-label": "Colours", onchange: () => theme.choose(pick.value),
   });
-  fill(user,
+  user.replaceChildren(...[
     authentication ? h("p", {}, sub || "Signed in", h("br"), h("small", {}, role)) : h("p", {}, h("small", {}, "No authentication")),
     pick,
     h("a", { href: "docs" }, "HTTP interface"),
-    authentication ? button("Sign out", () => session.end()) : null);
+    authentication ? button("Sign out", () => session.end()) : null].filter(Boolean));
 }
 
 async function open() {
   current?.close?.();
+  clearNotices();
+  document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
   const { name, title, module, args } = page();
   fill(menu, PAGES.map(([path, text]) => h("a", { href: `#/${path}`, "aria-current": path === name ? "page" : null }, text)));
   menu.classList.remove("shown");
   heading.textContent = title;
   document.title = `${title} – Queen`;
-  fill(view);
+  view.replaceChildren();
   problem.hidden = true;
   current = module.open(view, args, refresh);
+  showLoading(true);
   await refresh();
 }
 
@@ -94,14 +98,20 @@ async function refresh() {
   const shown = current;
   try {
     await Promise.all([shown.refresh(), showHealth()]);
-    problem.hidden = true;
+    if (shown === current) problem.hidden = true;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (shown === current) showProblem(error.message);
   } finally {
     busy = false;
+    if (shown === current) showLoading(false);
   }
   if (again || shown !== current) await refresh();
+}
+
+function showLoading(is) {
+  loading.hidden = !is;
+  view.setAttribute("aria-busy", String(is));
 }
 
 function showProblem(text) {
@@ -130,7 +140,7 @@ async function judged() {
 function askForToken(reason) {
   current?.close?.();
   current = null;
-  fill(root, signIn(reason, (token) => {
+  root.replaceChildren(signIn(reason, (token) => {
     session.begin(token);
     return start();
   }), noticeRegion());

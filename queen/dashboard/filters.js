@@ -3,10 +3,11 @@
 import { field, h } from "./dom.js";
 import { to } from "./router.js";
 
-// `fields`: name, label, and the input. A selection applies at once, typed text when the form is submitted.
-export function filters(page, query, fields) {
+// `fields`: name, label, and the input. A selection applies at once, typed text when the form is submitted. `kept`: the
+// values of the address that stay beside them.
+export function filters(page, query, fields, kept = []) {
   for (const { name, input } of fields) input.value = query.get(name) ?? "";
-  const values = () => Object.fromEntries(fields.map(({ name, input }) => [name, input.value]));
+  const values = () => Object.fromEntries([...fields.map(({ name, input }) => [name, input.value]), ...kept.map((name) => [name, query.get(name)])]);
   const go = (event) => {
     event.preventDefault();
     location.hash = to(page, [], values());

@@ -47,6 +47,11 @@ export function ago(text) {
   return text ? `${duration(Math.max(0, (Date.now() - Date.parse(text)) / 1000))} ago` : NOTHING;
 }
 
+// The name of a consumer group, as people say it: that of consumers who name none has a technical one.
+export function groupName(name) {
+  return name === "__QUEUE_MODE__" ? "queue mode" : name;
+}
+
 export function json(value) {
   return JSON.stringify(value, null, 2) ?? "";
 }

@@ -3,7 +3,6 @@
 import { call } from "./api.js";
 import { ask } from "./dialogs.js";
 import { count, duration } from "./format.js";
-import { perform } from "./notices.js";
 import { operations } from "./operations.js";
 
 const seconds = (value) => (value ? duration(value) : "–");
@@ -36,7 +35,7 @@ export function described({ namespace, task, options }) {
 
 // Asks for the options of a queue, or for a new one.
 export async function configure(present, then) {
-  const values = await ask({
+  const sure = await ask({
     title: present ? `Options of ${present.queue}` : "New queue", action: present ? "Save" : "Create",
     fields: [
       ...(present ? [] : [{ name: "queue", label: "Name", required: true, maxlength: 255 }]),
@@ -44,13 +43,17 @@ export async function configure(present, then) {
       { name: "task", label: "Task", value: present?.task },
       ...OPTIONS.map(([name, label, value]) => input(name, label, present?.options[name] ?? value)),
     ],
+    run: (values) => save(present, values), done: ({ queue }) => `Queue ${queue} ${present ? "saved" : "created"}`,
   });
-  if (!values) return;
+  if (sure) await then();
+}
+
+async function save(present, values) {
   const queue = present ? present.queue : values.queue;
   const chosen = Object.fromEntries(OPTIONS.map(([name]) => [name, typeof values[name] === "boolean" ? values[name] : Number(values[name])]));
   const options = { ...present?.options, ...chosen, dlqAfterMaxRetries: chosen.deadLetterQueue };
-  const work = () => call(operations.configureQueue, {}, { queue, namespace: values.namespace, task: values.task, options });
-  if (await perform(work, `Queue ${queue} ${present ? "saved" : "created"}`)) await then();
+  await call(operations.configureQueue, {}, { queue, namespace: values.namespace, task: values.task, options });
+  return { queue };
 }
 
 function input(name, label, value) {

@@ -1,18 +1,17 @@
-// Sortable tables, and paging.
+// Tables, sorted here or by the server, and paging.
 
 import { button, fill, h } from "./dom.js";
+import { count } from "./format.js";
 
-// A column: `name`, `value(row)` for the cell, `by(row)` if it can be sorted, `number` for numbers, `long` for
-// texts of any length, `wide` if small screens do without.
+// A column: `name`, `value(row)` for the cell, `number` for numbers, `long` for texts of any length, `wide` if small
+// screens do without. It can be sorted if it has `by(row)`, or, in a List, `order`: what the server calls it.
+// `head()` is what stands above it instead of its name. `key(row)` tells rows apart, so that a refresh changes only what differs.
 export class Table {
-  constructor(caption, columns, { empty = "Nothing found", sort = null, descending = false } = {}) {
-    this.columns = columns;
-    this.empty = empty;
-    this.sorted = sort;
-    this.descending = descending;
+  constructor(caption, columns, { empty = "Nothing found", sort = null, descending = false, key = null, chosen = null } = {}) {
+    Object.assign(this, { columns, empty, key, chosen, sorted: sort, descending });
     this.rows = [];
     this.head = h("tr");
-    this.body = h("tbody");
+    this.body = h("tbody", {}, h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, "Loading…")));
     const table = h("table", {}, h("caption", { class: "hidden" }, caption), h("thead", {}, this.head), this.body);
     this.element = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table);
   }
@@ -20,7 +19,7 @@ export class Table {
   show(rows) {
     this.rows = rows;
     fill(this.head, this.columns.map((column) => this.#heading(column)));
-    const cells = this.#inOrder().map((row) => h("tr", {}, this.columns.map((column) => cell(column, row))));
+    const cells = this.#inOrder().map((row) => h("tr", { "data-key": this.key?.(row) }, this.columns.map((column) => cell(column, row))));
     fill(this.body, cells.length ? cells : h("tr", {}, h("td", { colspan: this.columns.length, class: "empty" }, this.empty)));
   }
 
@@ -28,7 +27,8 @@ export class Table {
     const sorted = this.sorted === column.name;
     const direction = sorted ? (this.descending ? "descending" : "ascending") : null;
     const attributes = { scope: "col", class: classes(column), "aria-sort": direction };
-    if (!column.by) return h("th", attributes, column.name || h("span", { class: "hidden" }, "Actions"));
+    if (column.head) return h("th", attributes, column.head());
+    if (!column.by && !column.order) return h("th", attributes, column.name || h("span", { class: "hidden" }, "Actions"));
     const arrow = sorted ? h("span", { "aria-hidden": "true" }, this.descending ? " ▾" : " ▴") : null;
     return h("th", attributes, h("button", { type: "button", class: "sort", "data-key": `sort ${column.name}`, onclick: () => this.#sortBy(column) }, column.name, arrow));
   }
@@ -36,14 +36,59 @@ export class Table {
   #sortBy(column) {
     this.descending = this.sorted === column.name ? !this.descending : Boolean(column.number);
     this.sorted = column.name;
-    this.show(this.rows);
+    if (this.chosen) this.chosen(column, this.descending);
+    else this.show(this.rows);
   }
 
   #inOrder() {
     const column = this.columns.find((each) => each.name === this.sorted);
-    if (!column) return this.rows;
+    if (!column?.by) return this.rows;
     const sign = this.descending ? -1 : 1;
     return this.rows.toSorted((a, b) => sign * compare(column.by(a), column.by(b)));
+  }
+}
+
+// A table whose order, search and pages are the server's. What it shows is in the address (`place`), so that a link, a
+// reload and the way back show the same. `refresh` asks the server again.
+export class List {
+  constructor(caption, columns, { place, limit, refresh, order = null, empty, key }) {
+    Object.assign(this, { place, limit, refresh, columns });
+    this.order = order;
+    const column = columns.find((each) => each.order && each.order === (place.get("order") || order));
+    this.table = new Table(caption, columns, {
+      empty, key, sort: column?.name, descending: column && Boolean(column.number) !== Boolean(place.get("reverse")),
+      chosen: (chosen, descending) => this.#go({ order: chosen.order === order ? "" : chosen.order, reverse: descending === Boolean(chosen.number) ? "" : "true", offset: "" }),
+    });
+    this.pager = new Pager(limit, (offset) => this.#go({ offset }), caption);
+    this.elements = [this.table.element, this.pager.element];
+  }
+
+  // The parameters of the request.
+  wanted() {
+    return { order: this.place.get("order") || this.order, reverse: this.place.get("reverse"), limit: this.limit, offset: this.place.get("offset") || 0 };
+  }
+
+  // A field that asks the server for what its input says, from the first page on.
+  search(input, name = "search") {
+    const box = input.type === "checkbox";
+    if (box) input.checked = Boolean(this.place.get(name));
+    else input.value = this.place.get(name);
+    input.oninput = () => this.#go({ [name]: box ? (input.checked ? "true" : "") : input.value, offset: "" });
+    return input;
+  }
+
+  // `total`: how many there are; null if nobody knows. `seen(row)`: which rows of the page are shown.
+  show(rows, total = null, seen = () => true) {
+    const offset = Number(this.place.get("offset") || 0);
+    this.table.show(rows.filter(seen));
+    this.pager.show(offset, rows.length, total);
+    // The last rows of the last page are gone.
+    if (!rows.length && offset) this.#go({ offset: Math.max(0, offset - this.limit) });
+  }
+
+  #go(values) {
+    this.place.set(values);
+    return this.refresh();
   }
 }
 
@@ -52,7 +97,7 @@ function cell(column, row) {
 }
 
 function classes(column) {
-  return [column.number ? "number" : "", column.wide ? "wide" : "", column.long ? "long" : "", column.name ? "" : "does"].join(" ").trim() || null;
+  return [column.number ? "number" : "", column.wide ? "wide" : "", column.long ? "long" : "", column.head ? "pick" : "", column.name ? "" : "does"].join(" ").trim() || null;
 }
 
 function compare(a, b) {
@@ -61,15 +106,15 @@ function compare(a, b) {
 
 // Previous and next page of a list; `moved(offset)` is called with the new offset.
 export class Pager {
-  constructor(limit, moved) {
+  constructor(limit, moved, what = "the table") {
     this.limit = limit;
     this.moved = moved;
-    this.element = h("nav", { class: "pager", "aria-label": "Pages of the table" });
+    this.element = h("nav", { class: "pager", "aria-label": `Pages of ${what}` });
   }
 
   show(offset, length, total = null) {
     const more = total === null ? length === this.limit : offset + length < total;
-    const place = length ? `${offset + 1} to ${offset + length}${total === null ? "" : ` of ${total}`}` : "";
+    const place = length ? `${count(offset + 1)} to ${count(offset + length)}${total === null ? "" : ` of ${count(total)}`}` : "";
     if (!offset && !more) return fill(this.element, total === null || !length ? null : h("span", {}, place));
     fill(this.element,
       button("Previous", () => this.moved(Math.max(0, offset - this.limit)), { disabled: !offset, "data-key": "previous" }),

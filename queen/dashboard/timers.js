@@ -1,7 +1,7 @@
 // The timers and cron schedules of a queue, on its page; nothing where there are none.
 
 import { call } from "./api.js";
-import { confirm } from "./dialogs.js";
+import { ask } from "./dialogs.js";
 import { button, card } from "./dom.js";
 import { glimpse, moment } from "./format.js";
 import { perform } from "./notices.js";
@@ -28,7 +28,7 @@ export class Timers {
       { name: "Name", long: true, by: (row) => row.name, value: (row) => row.name },
       { name: "Cron", value: (row) => `${row.cron} (${row.timeZone})` },
       { name: "Next", by: (row) => Date.parse(row.nextAt), value: (row) => moment(row.nextAt) },
-      { name: "Payload", wide: true, long: true, value: (row) => glimpse(row.data) },
+      { name: "Payload", wide: true, long: true, value: (row) => glimpse(row.payload) },
       { name: "", value: (row) => (changes ? button("Delete", () => remove(row, then), { class: "danger", "aria-label": `Delete ${row.name}`, "data-key": `delete ${row.name}` }) : "") },
     ]);
     this.elements = [card("Timers", this.timers.element), card("Cron schedules", this.schedules.element)];
@@ -53,12 +53,18 @@ async function fire({ queue, timerKey }, then) {
 }
 
 async function cancel({ queue, timerKey }, then) {
-  const sure = await confirm({ title: "Cancel this timer?", text: `The message of ${timerKey} is not delivered.`, action: "Cancel timer" });
-  const told = (result) => (result.ok ? "Timer cancelled" : "The timer is gone: its message may have been delivered");
-  if (sure && (await perform(() => call(operations.cancelTimer, { queue, timerKey }), told))) await then();
+  const sure = await ask({
+    title: "Cancel this timer?", text: `The message of ${timerKey} is not delivered.`, action: "Cancel timer", danger: true,
+    run: () => call(operations.cancelTimer, { queue, timerKey }),
+    done: (result) => (result.ok ? "Timer cancelled" : "The timer is gone: its message may have been delivered"),
+  });
+  if (sure) await then();
 }
 
 async function remove({ queue, name }, then) {
-  const sure = await confirm({ title: "Delete this schedule?", text: `${name} does not fire any more.`, action: "Delete schedule" });
-  if (sure && (await perform(() => call(operations.deleteSchedule, { queue, name }), "Schedule deleted"))) await then();
+  const sure = await ask({
+    title: "Delete this schedule?", text: `${name} does not fire any more.`, action: "Delete schedule", type: name,
+    run: () => call(operations.deleteSchedule, { queue, name }), done: "Schedule deleted",
+  });
+  if (sure) await then();
 }

@@ -8,7 +8,7 @@ one push would wake two long polls.
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from uuid import uuid4
 
 import msgspec
@@ -124,6 +124,11 @@ class _Outbox:
         self.timer: asyncio.TimerHandle | None = None
 
 
+def _only_messages(notifications: Iterable[Notification]) -> bool:
+    """Whether they say only that messages have come, which concerns long polls alone."""
+    return not any([notification.changed for notification in notifications])
+
+
 class NotificationHub:
     """Sends notifications to other workers and instances. A lost notification costs only time.
 
@@ -155,10 +160,9 @@ class NotificationHub:
         """Starts all transports. ``receive`` gets each notification, and the origin of its worker."""
         self._loop, self._receive = asyncio.get_running_loop(), receive
         for outbox in self._outboxes:
-            relayed = outbox.transport not in self._relays
 
-            def receive_packet(payload: bytes, relayed: bool = relayed) -> None:
-                self.receive_packet(payload, relay=relayed)
+            def receive_packet(payload: bytes, relay: bool = not outbox.transport.reaches_all) -> None:
+                self.receive_packet(payload, relay=relay)
 
             await outbox.transport.start(receive_packet, missed)
 
@@ -182,7 +186,7 @@ class NotificationHub:
             return
         if relay:
             for transport in self._relays:
-                transport.send([payload])
+                transport.send([payload], waiting_only=_only_messages(packet.notifications))
         for notification in packet.notifications:
             self._receive(notification, packet.origin)
 
@@ -195,9 +199,10 @@ class NotificationHub:
         for part in cut(notifications):
             self._number += 1
             packets.append(_encode(Packet(self._origin, self._number, self._number, part)))
+        waiting_only = _only_messages(notifications)
         for outbox in self._outboxes:
             if outbox.transport.interval_s == 0:
-                outbox.transport.send(packets)
+                outbox.transport.send(packets, waiting_only=waiting_only)
             else:
                 self._enqueue(outbox, notifications, first)
 

@@ -21,20 +21,18 @@ def push_of(partitions: Iterable[OutboxPartition]) -> Push:
     return Push(batches, sum(len(batch.lengths) for batch in batches))
 
 
-def _traced(entry: bytes, traceparent: str | None) -> bytes:
-    """The object of a message with its trace context, which comes first."""
-    return b'{"traceparent":"%b",%b' % (traceparent.encode(), entry[1:]) if traceparent else entry
+def _entry(payload: bytes, transaction_id: str | None, fields: str | None) -> bytes:
+    entry = encode_entry(payload, transaction_id, None, None)
+    return b"{%b%b" % (fields.encode(), entry[1:]) if fields else entry
 
 
 def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
     ids, payloads = messages.transaction_ids, [text.encode() for text in messages.payloads]
     places = range(len(payloads))
-    if not any(ids) and not any(messages.traceparents):
+    if not any(ids) and not any(messages.fields):
         lengths = [plain_length(payload) for payload in payloads]
         return PartitionBatch(queue, messages.partition, places, encode_plain(payloads), lengths, None)
-    entries = [encode_entry(payload, ids[at], None, None) for at, payload in enumerate(payloads)]
-    if any(messages.traceparents):
-        entries = [_traced(entry, text) for entry, text in zip(entries, messages.traceparents, strict=True)]
+    entries = [*map(_entry, payloads, ids, messages.fields)]
     lengths, chosen = [len(entry) + 1 for entry in entries], [each or "" for each in ids] if any(ids) else None
     return PartitionBatch(queue, messages.partition, places, b",".join(entries), lengths, chosen)
 

@@ -170,12 +170,20 @@ class CompletedRow(Struct, frozen=True):
 
 
 class TransactionRows(Struct, frozen=True):
-    """The outcome of a transaction; ``made``: the number of each new partition, ``None`` if its queue was deleted."""
+    """The outcome of a transaction.
+
+    Attributes:
+        made: the number of each new partition, ``None`` if its queue was deleted.
+        due: when each timer is due, by its number from 1.
+        stale: nothing was done: the options of queues have changed, or one was deleted.
+    """
 
     undone: bool
     made: dict[int, int | None]
     appended: list[Appended]
     acks: list[AckRow]
+    due: dict[int, datetime] = {}
+    stale: bool = False
 
 
 class StateColumns(Struct):
@@ -281,8 +289,9 @@ class Database(Protocol):
     async def renew_leases(self, leases: list[UUID], seconds: list[int]) -> list[tuple[int, datetime | None]]: ...
     async def release_leases(self, leases: list[UUID]) -> None: ...
     async def execute(
-        self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, *, again: bool
-    ) -> TransactionRows: ...
+        self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, timers: Sequence[TimerChange] = (),
+        *, again: bool,
+    ) -> TransactionRows: ...  # fmt: skip
     async def cycle(
         self, stream: int, source: tuple[int, int | None], push: AppendBatch, state: StateColumns,
         ack: AckColumns | None, *, release: bool, again: bool,
@@ -324,6 +333,7 @@ class OutboxPartition(Struct, frozen=True):
 
     Attributes:
         queue: ``None`` if it was deleted.
+        fields: what stands first in the objects of the messages, each field with a comma behind it.
         held: the partition is held back.
     """
 
@@ -331,7 +341,7 @@ class OutboxPartition(Struct, frozen=True):
     queue: str | None
     partition: str
     transaction_ids: Sequence[str | None]
-    traceparents: Sequence[str | None]
+    fields: Sequence[str | None]
     payloads: Sequence[str]
     held: bool = False
 
@@ -408,9 +418,15 @@ class TimersDatabase(Protocol):
     """The procedures that move timers into the log; they raise what those of ``Database`` raise."""
 
     async def read(
-        self, since: datetime | None, messages: int, size: int, ahead_s: float, held: Sequence[tuple[int, str]]
+        self,
+        since: datetime | None,
+        messages: int,
+        size: int,
+        ahead_s: float,
+        held: Sequence[tuple[int, str]],
+        limit_s: float | None,
     ) -> TimersRead: ...
-    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved: ...
+    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch, limit_s: float | None) -> Moved: ...
 
 
 class SpoolDatabase(Protocol):
@@ -486,7 +502,12 @@ class Transport(Protocol):
     name: str
     #: Seconds between two packets; 0 for a transport that sends each at once.
     interval_s: float
+    #: Whether each packet reaches every worker; else one worker of an instance gets it, and passes it on.
+    reaches_all: bool
 
-    def send(self, packets: Sequence[bytes]) -> None: ...
+    def send(self, packets: Sequence[bytes], *, waiting_only: bool = False) -> None:
+        """Sends packets. ``waiting_only``: workers without long polls do not need them, and may be left out."""
+        ...
+
     async def start(self, receive: Callable[[bytes], None], missed: Callable[[], None]) -> None: ...
     async def stop(self) -> None: ...

@@ -2,21 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from queen.core import cron
 from queen.core.errors import DatabaseUnavailableError
 
 log = logging.getLogger("queen.timers")
 
-#: The most schedules of one look, and the pause between two looks.
-_LOOK, _PAUSE_S = 1000, 0.25
-#: The most messages of one call; the next look goes on.
+#: The most schedules of one look, and the pause between two looks that found nothing.
+_LOOK, _PAUSE_S = 100, 0.25
+#: The most messages of a schedule and look; the next look goes on.
 _TIMES = 10
 
 
@@ -33,40 +32,66 @@ class DueSchedule(Struct, frozen=True):
     now: datetime
 
 
+class Firing(Struct, frozen=True):
+    """What a look has found: the times of a schedule that fire, up to when it is done, and when to look again."""
+
+    schedule: DueSchedule
+    times: Sequence[datetime]
+    upto: datetime
+    next_at: datetime | None
+
+
 class SchedulesDatabase(Protocol):
     """The procedures that fire schedules; they raise what those of ``queen.engine.ports.Database`` raise."""
 
     async def due(self, limit: int) -> list[DueSchedule]:
         """Schedules to look at now."""
 
-    async def fire(self, schedule: DueSchedule, times: list[datetime], next_at: datetime | None) -> bool:
-        """Makes timers of the times; false: it was done already, or the schedule was changed."""
+    async def fire(self, firings: Sequence[Firing]) -> int:
+        """Makes timers of the times; returns how many schedules fired: not those that were done already or changed."""
 
 
 async def fire_due(database: SchedulesDatabase) -> int:
     """Fires what is due; returns how many schedules were looked at."""
-    due = await database.due(_LOOK)
-    for each in due:
+    firings = [_firing(each) for each in await database.due(_LOOK)]
+    if firings:
         try:
-            await _fire(database, each)
+            await database.fire(firings)
         except DatabaseUnavailableError:
             raise
-        except Exception:  # such as a time zone that this machine does not have
-            log.exception(
-                "A schedule cannot be fired; it is tried again in a minute",
-                extra={"queue": each.queue_id, "schedule": each.name},
-            )
-            await database.fire(replace(each, now=each.last_at), [], each.now + cron.MISSED)
-    return len(due)
+        except Exception as problem:  # any: one whose messages are too large must not stop the others
+            log.warning("Schedules are fired one by one: %s", problem)
+            for each in firings:
+                await _fire_alone(database, each)
+    return len(firings)
 
 
-async def _fire(database: SchedulesDatabase, schedule: DueSchedule) -> None:
-    times = cron.due(schedule.cron, schedule.time_zone, schedule.last_at, schedule.now, schedule.catch_up)
-    if len(times) > _TIMES:
-        page = times[:_TIMES]
-        await database.fire(replace(schedule, now=page[-1]), page, schedule.now)
-    else:
-        await database.fire(schedule, times, cron.next_after(schedule.cron, schedule.time_zone, schedule.now))
+def _firing(schedule: DueSchedule) -> Firing:
+    s = schedule
+    try:
+        times = cron.due(s.cron, s.time_zone, s.last_at, s.now, s.catch_up)
+        if len(times) > _TIMES:
+            return Firing(s, times[:_TIMES], times[_TIMES - 1], s.now)
+        return Firing(s, times, s.now, cron.next_after(s.cron, s.time_zone, s.now))
+    except Exception as problem:  # such as a time zone that this machine does not have
+        return _postponed(s, problem)
+
+
+def _postponed(schedule: DueSchedule, problem: Exception) -> Firing:
+    log.error(
+        "A schedule cannot be fired; it is tried again in a minute: %s", problem,
+        extra={"queue": schedule.queue_id, "schedule": schedule.name},
+    )  # fmt: skip
+    return Firing(schedule, [], schedule.last_at, schedule.now + cron.MISSED)
+
+
+async def _fire_alone(database: SchedulesDatabase, firing: Firing) -> None:
+    try:
+        await database.fire([firing])
+    except DatabaseUnavailableError:
+        raise
+    except Exception as problem:  # see above
+        await database.fire([_postponed(firing.schedule, problem)])
 
 
 class Schedules:

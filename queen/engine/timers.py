@@ -14,8 +14,10 @@ from functools import partial
 from msgspec import Struct
 
 from queen.core.backoff import doubled
-from queen.core.errors import DatabaseUnavailableError
+from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, TooSlowError
+from queen.core.limits import REPLAY_CALL_S
 from queen.engine.context import Context
+from queen.engine.handlers.push import current_options
 from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, reason_of
 from queen.engine.ports import TimerMessage, TimersDatabase
 from queen.log.requests import PartitionBatch, Push
@@ -30,15 +32,18 @@ _MARGIN = timedelta(seconds=0.5)
 _WHOLE_S, _WHOLE_SHARE = 1.0, 20
 #: The pause before a partition is tried again: the first, and the longest.
 _HELD_S, _HELD_MAX_S = 1.0, 60.0
+#: The longest time limit of a call. One message may be as large as a request.
+_LIMIT_MAX_S = 64.0
 
 Place = tuple[int, str]
 
 
 class _Held(Struct):
-    """A partition that is held back, for a pause, until a time."""
+    """A partition that is held back, for a pause, until a time, after so many tries."""
 
     pause_s: float
     until: float
+    tries: int
 
 
 def push_of(messages: Sequence[TimerMessage]) -> Push:
@@ -83,6 +88,7 @@ class Timers:
         self._due_in_s = math.inf
         self._held: dict[Place, _Held] = {}
         self._read_at = -math.inf
+        self._slow_reads = 0
 
     async def run(self) -> None:
         """Moves timers until this worker does not lead any more.
@@ -100,9 +106,30 @@ class Timers:
 
     async def move(self) -> int:
         """Moves the next timers; returns their number."""
-        messages = await self._read()
-        if not messages:
-            return 0
+        read = await self._read()
+        messages = await self._with_keys(read)
+        # What has failed twice would make the others fail.
+        apart = [each for each in messages if self._tries(each) > 1]
+        together = [each for each in messages if self._tries(each) <= 1]
+        moved = await self._move_apart(apart) if apart else 0
+        moved += await self._move_together(together) if together else 0
+        return moved or len(read) - len(messages)
+
+    async def _with_keys(self, messages: Sequence[TimerMessage]) -> Sequence[TimerMessage]:
+        """The messages without those that must be encrypted and cannot be: their partitions are held back."""
+        if self._context.keys is not None or not messages:
+            return messages
+        encrypted = (await current_options(self._context)).encrypted
+        keyless = {_place(each): each for each in messages if each.queue in encrypted}
+        for each in keyless.values():
+            self._hold(each, f"{NoEncryptionKeyError.code}: the servers have no key", tried=False)
+        return [each for each in messages if _place(each) not in keyless] if keyless else messages
+
+    def _tries(self, message: TimerMessage) -> int:
+        held = self._held.get(_place(message)) if self._held else None
+        return held.tries if held is not None else 0
+
+    async def _move_together(self, messages: Sequence[TimerMessage]) -> int:
         try:
             moved = await self._move(messages)
         except DatabaseUnavailableError:
@@ -114,9 +141,9 @@ class Timers:
         if moved:
             self._since = messages[-1].deliver_at - _MARGIN
             for message in messages if self._held else ():
-                self._held.pop((message.queue_id, message.partition), None)
+                self._held.pop(_place(message), None)
         elif self._most == 1:
-            self._hold(messages[0], "another transaction has locked the timer")
+            self._hold(messages[0], "another transaction has locked the timer", tried=False)
         self._most = MESSAGES_MAX if moved else max(self._most // 2, 1)
         return len(messages) if moved else 0
 
@@ -126,26 +153,35 @@ class Timers:
         # What was held back until now has been due for long.
         whole = began >= self._whole_at or any(self._read_at < each.until <= began for each in self._held.values())
         self._read_at = began
-        read = await self._database.read(None if whole else self._since, self._most, BYTES_MAX, _PAUSE_MAX_S, held)
+        limit_s = _limit_s(self._slow_reads)
+        try:
+            read = await self._database.read(
+                None if whole else self._since, self._most, BYTES_MAX, _PAUSE_MAX_S, held, limit_s
+            )
+        except TooSlowError:
+            self._slow_reads += 1
+            raise
+        self._slow_reads = 0
         if whole:
             ended = self._clock()
             self._whole_at = ended + max(_WHOLE_S, _WHOLE_SHARE * (ended - began))
         self._due_in_s = math.inf if read.due_in_s is None else read.due_in_s
         return read.messages
 
-    async def _move(self, messages: Sequence[TimerMessage]) -> bool:
+    async def _move(self, messages: Sequence[TimerMessage], limit_s: float | None = None) -> bool:
         queues = {message.queue: message.queue_id for message in messages if message.queue is not None}
-        return await append(self._context, push_of(messages), queues, partial(self._database.move, messages))
+        move = partial(self._database.move, messages, limit_s=limit_s)
+        return await append(self._context, push_of(messages), queues, move)
 
     async def _move_apart(self, messages: Sequence[TimerMessage]) -> int:
         """Moves the timers of each partition by themselves, and holds back those that cannot be moved."""
         places: dict[Place, list[TimerMessage]] = {}
         for message in messages:
-            places.setdefault((message.queue_id, message.partition), []).append(message)
+            places.setdefault(_place(message), []).append(message)
         moved = 0
         for place, of_place in places.items():
             try:
-                if await self._move(of_place):
+                if await self._move(of_place, _limit_s(self._tries(of_place[0]))):
                     moved += len(of_place)
                     self._held.pop(place, None)
             except DatabaseUnavailableError:
@@ -154,8 +190,17 @@ class Timers:
                 self._hold(of_place[0], reason_of(problem))
         return moved
 
-    def _hold(self, message: TimerMessage, reason: str) -> None:
-        place = message.queue_id, message.partition
-        pause_s = doubled(self._held[place].pause_s if place in self._held else 0.0, _HELD_S, _HELD_MAX_S)
-        self._held[place] = _Held(pause_s, self._clock() + pause_s)
+    def _hold(self, message: TimerMessage, reason: str, *, tried: bool = True) -> None:
+        held = self._held.get(_place(message), _Held(0.0, 0.0, 0))
+        pause_s = doubled(held.pause_s, _HELD_S, _HELD_MAX_S)
+        self._held[_place(message)] = _Held(pause_s, self._clock() + pause_s, held.tries + tried)
         log.warning("Timers of a partition are held back: %s", reason, extra={"queue": message.queue})
+
+
+def _place(message: TimerMessage) -> Place:
+    return message.queue_id, message.partition
+
+
+def _limit_s(failures: int) -> float | None:
+    """The time limit of a call after so many failures of it; ``None``: that of all calls."""
+    return min(REPLAY_CALL_S * 2.0**failures, _LIMIT_MAX_S) if failures else None

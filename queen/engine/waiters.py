@@ -15,7 +15,7 @@ Pure: time is an argument, in seconds. Methods return the pops to check and the 
 """
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from math import floor, inf
 from typing import NamedTuple, Protocol
 
@@ -122,9 +122,18 @@ class Waiters:
         initial_ms: the first back-off of a wait list.
         limit_ms: the longest back-off, unless the budget makes it longer.
         checks_per_s: the budget of checks after a back-off, per second; 0 for no limit.
+        waiting: called with true before the first check of a pop that may wait, and with false when none is left. In
+            between, notifications are needed.
     """
 
-    def __init__(self, initial_ms: float, limit_ms: float, checks_per_s: float = 0) -> None:
+    def __init__(
+        self,
+        initial_ms: float,
+        limit_ms: float,
+        checks_per_s: float = 0,
+        waiting: Callable[[bool], None] = lambda _waiting: None,
+    ) -> None:
+        self._waiting = waiting
         self._initial_ms, self._limit_ms = initial_ms, limit_ms
         self._slot_s = 1 / checks_per_s if checks_per_s else 0.0
         self._slot = 0.0
@@ -368,6 +377,8 @@ class Waiters:
         key, pop = _key(job), job.request
         wait_list = self._wait_lists.get(key)
         if wait_list is None:
+            if not self._wait_lists:
+                self._waiting(True)
             wait_list = self._wait_lists[key] = WaitList(key, pop, borrowed=job.reply is not None)
             self._by_queue.setdefault(pop.queue, {})[key] = wait_list
         return wait_list
@@ -389,6 +400,9 @@ class Waiters:
         del wait_lists[wait_list.key]
         if not wait_lists:
             del self._by_queue[wait_list.queue]
+        if not self._wait_lists:
+            self._waiting(False)
+            self._forget_all_empty()  # no notification would say that it is out of date
 
     def _hand_out(self, wait_list: WaitList, number: int) -> list[Job]:
         jobs: list[Job] = []

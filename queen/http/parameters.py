@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from queen.core import limits
+from queen.core.administration import PartitionOrder
 from queen.http import queries
 from queen.http.fields import number_of, text_of
 from queen.http.operation import Parameter
@@ -15,6 +16,8 @@ NAME = text_of(1, limits.NAME_CHARS_MAX)
 TIME: Mapping[str, Any] = {"type": "string", "format": "date-time"}
 #: True for `true` or `1`, otherwise false.
 SWITCH: Mapping[str, Any] = {"type": "string"}
+#: True or false, and 1 or 0.
+FLAG: Mapping[str, Any] = {"type": "string", "enum": ["true", "false", "1", "0"]}
 #: For the description of a list of payloads.
 LARGE = "A page ends early if it would exceed 16 MiB; the next page starts after its last element."
 
@@ -27,6 +30,9 @@ QUEUES = Parameter(
     {"type": "array", "items": NAME, "maxItems": queries.NAMES_MAX},
 )
 SEARCH = Parameter("search", "Only names or labels that contain this text, case-insensitive", NAME)
+PARTITION_SEARCH = Parameter("search", "Only partitions whose name contains this text, case-insensitive", NAME)
+REVERSE = Parameter("reverse", "`true`: the order is turned round", FLAG)
+BEHIND = Parameter("behind", "`true`: only those with messages to acknowledge", FLAG)
 PARTITION = Parameter("partition", "Only this partition", NAME)
 NAMESPACE = Parameter("namespace", "Only queues of this namespace", NAME)
 TASK = Parameter("task", "Only queues of this task", NAME)
@@ -64,6 +70,16 @@ def order(values: "type[Enum]", default: "Enum") -> Parameter:
     """The sort order of a list."""
     names = [value.value for value in values]
     return Parameter("order", f"Sort order; `{default.value}` by default", {"type": "string", "enum": names})
+
+
+def sorting(values: "type[Enum]", default: "Enum") -> tuple[Parameter, Parameter]:
+    """``order`` and ``reverse`` of a list."""
+    return order(values, default), REVERSE
+
+
+def partitions(default: int) -> tuple[Parameter, ...]:
+    """Those of a list of partitions."""
+    return (PARTITION, PARTITION_SEARCH, *sorting(PartitionOrder, PartitionOrder.NAME), *page(default))
 
 
 def page(default: int) -> tuple[Parameter, Parameter]:

@@ -166,10 +166,11 @@ def to_timers(items: Sequence[PushItem], producer_sub: str | None) -> list[Timer
     Raises:
         BadRequestError: an item is invalid, or some have a time and others have none; names the item.
     """
-    return [_to_timer(item, f"items[{number}]", producer_sub) for number, item in enumerate(items)]
+    return [to_timer(item, f"items[{number}]", producer_sub) for number, item in enumerate(items)]
 
 
-def _to_timer(item: PushItem, field: str, producer_sub: str | None) -> TimerChange:
+def to_timer(item: PushItem, field: str, producer_sub: str | None) -> TimerChange:
+    """An item with a time as a timer, with a key that the server makes; raises as ``to_timers``."""
     if not item.waits:
         raise BadRequestError(f"{field} has no time, and others have one: send them in a request of their own", field)
     if item.delaySeconds is not None and item.deliverAt is not None:
@@ -212,7 +213,7 @@ def to_push(items: Sequence[PushItem], producer_sub: str | None = None, fields: 
 def _refuse_times(items: Sequence[PushItem], fields: Sequence[str]) -> None:
     for item, field in zip(items, fields, strict=True):
         if item.waits:
-            raise BadRequestError(f"{field}: only POST /api/v1/push takes delaySeconds and deliverAt", field)
+            raise BadRequestError(f"{field}: only a push and a transaction take delaySeconds and deliverAt", field)
 
 
 def _to_batch(
@@ -267,10 +268,11 @@ def _check_item(item: PushItem, field: str) -> None:
             field = f"{field}.traceId"
             raise BadRequestError(f"{field} is not a UUID: {item.traceId[:50]!r}", field) from None
     if item.headers:
-        _check_headers(item.headers, f"{field}.headers")
+        check_headers(item.headers, f"{field}.headers")
 
 
-def _check_headers(headers: Mapping[str, str], field: str) -> None:
+def check_headers(headers: Mapping[str, str], field: str) -> None:
+    """Raises BadRequestError, which names the field, for headers that are too many, too large or malformed."""
     if len(headers) > MESSAGE_HEADERS_MAX:
         raise BadRequestError(f"{field} has {len(headers)} names, more than {MESSAGE_HEADERS_MAX}", field)
     size = sum([len(text.encode()) for pair in headers.items() for text in pair])

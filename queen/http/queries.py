@@ -7,7 +7,15 @@ from typing import TypeVar
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core.administration import MessageKey, Period, QueueFilter, WorkerFilter
+from queen.core.administration import (
+    MessageKey,
+    Page,
+    PartitionFilter,
+    PartitionOrder,
+    Period,
+    QueueFilter,
+    WorkerFilter,
+)
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.core.limits import TRANSACTION_ID_CHARS_MAX
 from queen.http.parsing import check_name, parse_integer, parse_time
@@ -35,6 +43,11 @@ class Pagination(Struct, frozen=True):
     limit: int
     offset: int
 
+    @classmethod
+    def of(cls, page: Page[EnumT]) -> "Pagination":
+        """The same of a sorted list."""
+        return cls(page.limit, page.offset)
+
 
 def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX, limit_max: int = LIMIT_MAX) -> Pagination:
     """``limit`` and ``offset`` of the query.
@@ -49,6 +62,26 @@ def page(req: falcon.asgi.Request, limit: int, offset_max: int = OFFSET_MAX, lim
         parse_integer(req.get_param("limit"), "limit", limit, 1, limit_max),
         parse_integer(req.get_param("offset"), "offset", 0, 0, offset_max),
     )
+
+
+def sorted_page(req: falcon.asgi.Request, default: EnumT, limit: int) -> Page[EnumT]:
+    """``order`` (by default the given one), ``reverse``, ``limit`` and ``offset`` of the query."""
+    asked = page(req, limit)
+    return Page(choice(req, "order", default), asked.limit, asked.offset, flag(req, "reverse", default=False))
+
+
+def partitions(req: falcon.asgi.Request, queue: str | None, limit: int) -> tuple[PartitionFilter, Page[PartitionOrder]]:
+    """A page of partitions of a queue, or of all."""
+    wanted = PartitionFilter(queue, name(req, "partition"), name(req, "search"))
+    return wanted, sorted_page(req, PartitionOrder.NAME, limit)
+
+
+def flag(req: falcon.asgi.Request, field: str, *, default: bool) -> bool:
+    """A flag of the query."""
+    given = req.get_param(field)
+    if given not in (None, "true", "1", "false", "0"):
+        raise BadRequestError(f"{field} must be true or false, not {given[:40]!r}", field)
+    return default if given is None else given in ("true", "1")
 
 
 def page_of_series(req: falcon.asgi.Request, period: Period, points: int) -> Pagination:

@@ -62,12 +62,14 @@ class RequestLog:
         if not (changed or status >= 400 or self._of_all or req.get_header(REQUEST_ID) is not None):
             return
         resp.set_header(REQUEST_ID, req.request_id)
+        took_ms = round((time.perf_counter() - req.began) * 1000, 2)
         if changed:
             req.scope.pop(_UNDER_WAY, None)
             if not 400 <= status < 500:
-                changes.info("administrative change", extra={**_what_changes(req), "status": status})
+                told = (resp.data or b"")[:_BODY_CHARS_MAX].decode(errors="replace")
+                extra = {**_what_changes(req), "status": status, "took_ms": took_ms, "answer": told}
+                changes.info("administrative change", extra=extra)
         if self._of_all:
-            took_ms = round((time.perf_counter() - req.began) * 1000, 2)
             requests.info("request", extra={**req.log_fields, "status": status, "took_ms": took_ms})
 
     def cut_off(self, scope: Mapping[str, Any]) -> None:

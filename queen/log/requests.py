@@ -209,11 +209,12 @@ class Renewed(Struct, frozen=True):
 
 
 class Transaction(Struct, frozen=True):
-    """Pushes and acks, all or none; ``required_leases`` apply to the acks that name no lease."""
+    """Pushes, acks and timers that are set, all or none; ``required_leases`` apply to the acks that name no lease."""
 
     push: Push
     acks: Sequence[AckItem]
     required_leases: Sequence[str] | None
+    timers: "Sequence[TimerChange]" = ()
 
 
 class TransactionResult(Struct, frozen=True):
@@ -222,12 +223,14 @@ class TransactionResult(Struct, frozen=True):
     Attributes:
         undone: an operation failed, and nothing was stored.
         full: the queue that had no room.
+        due: when each timer is due; none if it was undone.
     """
 
     undone: bool
     pushed: Pushed
     acked: Sequence[AckResult]
     full: str | None = None
+    due: Sequence[datetime | None] = ()
 
 
 # ---------------------------------------------------------------- timers

@@ -38,8 +38,13 @@ class Entry(Struct, frozen=True, gc=False):
         """The headers as a JSON object; empty if there are none."""
         return _text.decode(self.headers).encode() if self.headers else b""
 
+    def headers_map(self) -> dict[str, str]:
+        """The headers; empty if there are none."""
+        return _headers.decode(self.headers_json()) if self.headers else {}
+
 
 _text = msgspec.json.Decoder(str)
+_headers = msgspec.json.Decoder(dict[str, str])
 _decoder = msgspec.json.Decoder(Entry)
 _encode = msgspec.json.encode
 

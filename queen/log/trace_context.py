@@ -1,9 +1,11 @@
 """W3C trace contexts of messages: stored beside the payload at the push, and read at the pop.
 
-A context is stored as the text of the header ``traceparent`` (https://www.w3.org/TR/trace-context/). Only telemetry
-calls this, so messages without a context and servers without telemetry have no cost.
+A context is stored as the text of the header ``traceparent`` (https://www.w3.org/TR/trace-context/). A header of that
+name, which a producer gives to a message itself, goes before that of the request. Only telemetry calls this, so
+messages without a context and servers without telemetry have no cost.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
@@ -14,9 +16,10 @@ from msgspec import structs
 from queen.log.requests import Cycle, PartitionBatch, Popped, Push, TimerChange, Transaction
 from queen.log.segment import Entry, decode_entries
 
-Pushing = TypeVar("Pushing", Push, Transaction, Cycle)
+Pushing = TypeVar("Pushing", Push, Cycle)
 
 _text = msgspec.json.Decoder(str)
+_CONTEXT = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def stamp(request: Pushing, traceparent: str) -> Pushing:
@@ -49,6 +52,12 @@ def stamp_timers(changes: Sequence[TimerChange], traceparent: str) -> list[Timer
     ]
 
 
+def stamp_transaction(request: Transaction, traceparent: str) -> Transaction:
+    """The transaction with the context added to each message that it pushes, at once or for a time."""
+    push, timers = stamp(request.push, traceparent), stamp_timers(request.timers, traceparent)
+    return structs.replace(request, push=push, timers=timers)
+
+
 class Delivered(msgspec.Struct, frozen=True):
     """The messages of a pop: their number, and their number per trace context."""
 
@@ -68,6 +77,15 @@ def delivered(popped: Popped) -> Delivered:
                 if offset in claim.skip:
                     continue
                 messages += 1
-                if isinstance(entry, Entry) and entry.traceparent:
-                    contexts[_text.decode(entry.traceparent)] += 1
+                if isinstance(entry, Entry) and (context := _context(entry)):
+                    contexts[context] += 1
     return Delivered(messages, contexts)
+
+
+def _context(entry: Entry) -> str | None:
+    """The context of a message; ``None`` if it has none."""
+    if b"traceparent" in bytes(entry.headers):
+        own = entry.headers_map().get("traceparent", "")
+        if _CONTEXT.fullmatch(own):
+            return own
+    return _text.decode(entry.traceparent) if entry.traceparent else None

@@ -66,12 +66,12 @@ def spool(state: SpoolState) -> Iterator[Metric]:
         ("queen_spool_oldest_age_seconds", "Age of the oldest message in the spool.", state.oldest_age_s),
         (
             "queen_spool_failed_files",
-            "Files that could not be replayed and were set aside: `queen spool ls`.",
+            "Files that could not be replayed and were set aside: `queen spool list`.",
             state.failed,
         ),
         (
             "queen_spool_held_partitions",
-            "Partitions that are held back in the spool: `queen spool ls`.",
+            "Partitions that are held back in the spool: `queen spool list`.",
             state.held_partitions,
         ),
         ("queen_spool_held_age_seconds", "Time for which the longest of them has been held back.", state.held_age_s),

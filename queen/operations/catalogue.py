@@ -15,6 +15,7 @@ from queen.operations.consumer_groups import (
     list_consumer_groups,
 )
 from queen.operations.dashboard import get_dashboard, get_dashboard_file
+from queen.operations.dead_letter_errors import list_dead_letter_errors
 from queen.operations.delete_dead_letters import delete_dead_letter, purge_dead_letters
 from queen.operations.documentation import get_contract, get_documentation, get_documentation_asset
 from queen.operations.extend_lease import extend_lease
@@ -48,9 +49,10 @@ from queen.operations.record_trace import record_trace
 from queen.operations.refresh_statistics import refresh_statistics
 from queen.operations.register_stream import register_stream
 from queen.operations.replay_dead_letter import replay_dead_letter, retry_message
+from queen.operations.replay_dead_letters import replay_dead_letters
 from queen.operations.retention_metrics import get_retention
 from queen.operations.schedules import delete_schedule, list_schedules, set_schedule
-from queen.operations.seek import seek_consumer_group, seek_partition
+from queen.operations.seek import preview_seek, seek_consumer_group, seek_partition
 from queen.operations.status import get_status
 from queen.operations.subscribe import subscribe
 from queen.operations.subscription import update_subscription
@@ -92,7 +94,14 @@ TOPICS: Sequence[Topic] = (
     Topic(
         "Dead letters",
         "Messages that a group gave up, with the error.",
-        [list_dead_letters, purge_dead_letters, delete_dead_letter, replay_dead_letter],
+        [
+            list_dead_letters,
+            list_dead_letter_errors,
+            purge_dead_letters,
+            delete_dead_letter,
+            replay_dead_letter,
+            replay_dead_letters,
+        ],
     ),
     Topic(
         "Consumer groups",
@@ -104,6 +113,7 @@ TOPICS: Sequence[Topic] = (
             delete_consumer_group,
             delete_consumer_group_of_queue,
             update_subscription,
+            preview_seek,
             seek_consumer_group,
             seek_partition,
             pause_consumer_group,

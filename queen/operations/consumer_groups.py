@@ -1,14 +1,13 @@
 """Lists, shows and deletes consumer groups: ``/api/v1/consumer-groups``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core.administration import CursorRow, GroupOrder, GroupRow
-from queen.core.errors import BadRequestError
+from queen.core.administration import CursorFilter, CursorOrder, CursorRow, GroupFilter, GroupOrder, GroupRow
 from queen.core.limits import GROUP_CHARS_MAX
 from queen.engine.context import Context
 from queen.engine.handlers.removal import delete_group_of_queues
@@ -68,9 +67,11 @@ class CursorElement(Struct, rename="camel"):
 
 
 class GroupOfQueue(Struct):
-    """The cursors of a group on a queue."""
+    """The cursors of a group on a queue, of ``total`` that match (null: not known yet); ``paused``: it gets nothing."""
 
     partitions: list[CursorElement]
+    total: int | None
+    paused: bool
 
 
 class GroupDeletedAnswer(Struct, rename="camel", omit_defaults=True):
@@ -125,10 +126,12 @@ def _cursor_element(row: CursorRow) -> CursorElement:
     )  # fmt: skip
 
 
-def _by_queue(rows: Sequence[CursorRow]) -> Mapping[str, GroupOfQueue]:
+def _by_queue(rows: Sequence[CursorRow], paused: Collection[str]) -> Mapping[str, GroupOfQueue]:
     queues: dict[str, GroupOfQueue] = {}
     for row in rows:
-        queues.setdefault(row.queue, GroupOfQueue([])).partitions.append(_cursor_element(row))
+        queues.setdefault(row.queue, GroupOfQueue([], row.total, row.queue in paused)).partitions.append(
+            _cursor_element(row)
+        )
     return queues
 
 
@@ -143,18 +146,21 @@ def _by_queue(rows: Sequence[CursorRow]) -> Mapping[str, GroupOfQueue]:
     parameters=[
         parameters.QUEUES,
         parameters.SEARCH,
-        parameters.order(GroupOrder, GroupOrder.NAME),
+        *parameters.sorting(GroupOrder, GroupOrder.NAME),
+        parameters.BEHIND,
         *parameters.page(queries.LIMIT),
     ],
 )
 async def list_consumer_groups(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Statistics of small queues are computed for the answer."""
-    queues, search = queries.names(req, "queue"), queries.name(req, "search")
-    order, page = queries.choice(req, "order", GroupOrder.NAME), queries.page(req, queries.LIMIT)
+    wanted = GroupFilter(
+        queries.names(req, "queue"), queries.name(req, "search"), queries.flag(req, "behind", default=False)
+    )  # fmt: skip
+    page = queries.sorted_page(req, GroupOrder.NAME, queries.LIMIT)
 
     async def look(context: Context) -> list[GroupRow]:
         await answers.refresh(context)
-        return await context.administration.consumer_groups.groups(queues, search, order, page.limit, page.offset)
+        return await context.administration.consumer_groups.groups(wanted, page)
 
     answer(resp, [_group_element(row) for row in await server.ask(look)])
 
@@ -167,18 +173,28 @@ async def list_consumer_groups(server: Server, req: QueenRequest, resp: falcon.a
     access=READ_ONLY,
     answers=[Answer("By queue; an empty object for an unknown group", dict[str, GroupOfQueue])],
     errors=(400, 503),
-    parameters=[parameters.GROUP_PATH, *parameters.page(_CURSORS_LIMIT)],
+    description="Any order but `name`, and `behind`, read every cursor that matches.",
+    parameters=[
+        parameters.GROUP_PATH,
+        parameters.QUEUE,
+        parameters.PARTITION_SEARCH,
+        *parameters.sorting(CursorOrder, CursorOrder.NAME),
+        parameters.BEHIND,
+        *parameters.page(_CURSORS_LIMIT),
+    ],
 )
 async def get_consumer_group(
     server: Server, req: QueenRequest, resp: falcon.asgi.Response, consumer_group: str
 ) -> None:
     """The cursors are computed for the answer."""
-    group = check_group(consumer_group)
-    page = queries.page(req, _CURSORS_LIMIT)
-    rows = await server.ask(
-        lambda context: context.administration.consumer_groups.cursors(group, page.limit, page.offset)
-    )
-    answer(resp, _by_queue(rows))
+    wanted = CursorFilter(
+        check_group(consumer_group), queries.name(req, "queue"), queries.name(req, "search"),
+        queries.flag(req, "behind", default=False),
+    )  # fmt: skip
+    page = queries.sorted_page(req, CursorOrder.NAME, _CURSORS_LIMIT)
+    rows = await server.ask(lambda context: context.administration.consumer_groups.cursors(wanted, page))
+    paused = await server.ask(lambda context: context.administration.consumer_groups.paused_on(wanted.group))
+    answer(resp, _by_queue(rows, frozenset(paused)))
 
 
 _DELETED = [Answer("The number of deleted cursors; an unknown group is not an error", GroupDeletedAnswer)]
@@ -186,7 +202,7 @@ _DELETE_METADATA = Parameter(
     "deleteMetadata",
     "Whether to delete the stored start of the group, too (default). If not, the group starts again where "
     "it first started",
-    {"type": "string", "enum": ["true", "false", "1", "0"]},
+    parameters.FLAG,
 )
 
 
@@ -194,7 +210,7 @@ async def _delete(
     server: Server, req: QueenRequest, resp: falcon.asgi.Response, consumer_group: str, queue: str | None = None
 ) -> None:
     group, queue = check_group(consumer_group), None if queue is None else check_name(queue, "queue")
-    subscription = _flag(req, "deleteMetadata")
+    subscription = queries.flag(req, "deleteMetadata", default=True)
     work = partial(delete_group_of_queues, group=group, queue=queue, subscription=subscription)
     cursors = await server.run(work)
     existed = cursors is not None
@@ -224,11 +240,3 @@ delete_consumer_group_of_queue = operation(
     parameters=[parameters.GROUP_PATH, parameters.QUEUE_PATH, _DELETE_METADATA],
     audited=True,
 )(_delete)
-
-
-def _flag(req: QueenRequest, field: str) -> bool:
-    """A flag of the query; true if it is not given."""
-    given = req.get_param(field)
-    if given not in (None, "true", "1", "false", "0"):
-        raise BadRequestError(f"{field} must be true or false, not {given[:40]!r}", field)
-    return given in (None, "true", "1")

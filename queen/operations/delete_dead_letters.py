@@ -3,6 +3,7 @@
 import falcon.asgi
 from msgspec import Struct
 
+from queen.core.administration import DeadLetterFilter
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.engine.handlers.removal import delete_dead_letter as remove
 from queen.engine.handlers.removal import purge_dead_letters as purge
@@ -10,9 +11,10 @@ from queen.http import queries
 from queen.http.access import ADMIN, READ_WRITE
 from queen.http.answers import answer
 from queen.http.operation import Answer, Parameter, operation
-from queen.http.parameters import DEAD_LETTER_ID, GROUP, NAME
+from queen.http.parameters import DEAD_LETTER_ID, GROUP, NAME, PARTITION
 from queen.http.queries import DEAD_LETTER_NOT_FOUND
 from queen.http.request import QueenRequest
+from queen.operations.list_dead_letters import ERROR, error_text
 from queen.operations.server import Server
 
 
@@ -42,15 +44,21 @@ class DeletedDeadLetter(Struct, rename="camel"):
     errors=(400, 503),
     description="Deletes in transactions of up to 5,000, newest failure first. Dead letters added meanwhile "
     "stay; if the request is interrupted, the remaining ones stay, too.",
-    parameters=[Parameter("queue", "Queue whose dead letters are deleted", NAME, required=True), GROUP],
+    parameters=[
+        Parameter("queue", "Queue whose dead letters are deleted", NAME, required=True),
+        GROUP,
+        PARTITION,
+        ERROR,
+    ],
     audited=True,
 )
 async def purge_dead_letters(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
-    """Deletes those of a queue, or of one group of it."""
+    """Deletes those of a queue that match."""
     queue, group = queries.name(req, "queue"), queries.name(req, "consumerGroup")
+    wanted = DeadLetterFilter(queue, group, queries.name(req, "partition"), error_text(req))
     if queue is None:
         raise BadRequestError("queue is required: dead letters can be deleted for one queue at a time", "queue")
-    deleted = await server.run(lambda context: purge(context, queue, group))
+    deleted = await server.run(lambda context: purge(context, wanted))
     answer(resp, PurgedAnswer(True, deleted, queue, group))
 
 

@@ -3,19 +3,26 @@
 import falcon.asgi
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from queen.core.administration import DeadLetterFilter, DeadLetterRow
+from queen.core.administration import ERROR_CHARS, DeadLetterFilter, DeadLetterRow
 from queen.engine.context import Context
 from queen.http import queries
 from queen.http.access import READ_ONLY
 from queen.http.answers import answer, shown, shown_headers, text
+from queen.http.fields import text_of
 from queen.http.operation import Answer, Parameter, operation
 from queen.http.parameters import GROUP, LARGE, PARTITION, QUEUE, TIME, page
+from queen.http.parsing import check_name
 from queen.http.request import QueenRequest
 from queen.log import ids
 from queen.operations.server import Server
 from queen.security.keyring import Keyring
 
 _DEFAULT_LIMIT = 100
+ERROR = Parameter(
+    "error",
+    f"Only those with this error text; of a longer one its first {ERROR_CHARS} characters",
+    text_of(1, ERROR_CHARS),
+)
 
 
 class DeadLetterElement(Struct, rename="camel"):
@@ -61,6 +68,7 @@ class DeadLetterList(Struct):
         QUEUE,
         PARTITION,
         GROUP,
+        ERROR,
         Parameter("from", "Only failures at or after this time", TIME),
         Parameter("to", "Only failures before this time", TIME),
         *page(_DEFAULT_LIMIT),
@@ -70,7 +78,7 @@ async def list_dead_letters(server: Server, req: QueenRequest, resp: falcon.asgi
     """A page of matches, newest failure first."""
     wanted = DeadLetterFilter(
         queries.name(req, "queue"), queries.name(req, "consumerGroup"), queries.name(req, "partition"),
-        queries.moment(req, "from"), queries.moment(req, "to"),
+        error_text(req), queries.moment(req, "from"), queries.moment(req, "to"),
     )  # fmt: skip
     asked = queries.page(req, _DEFAULT_LIMIT)
 
@@ -80,6 +88,16 @@ async def list_dead_letters(server: Server, req: QueenRequest, resp: falcon.asgi
         return DeadLetterList([_element(row, server.keys) for row in rows], asked, await dead_letters.count(wanted))
 
     answer(resp, await server.ask(look))
+
+
+def error_text(req: QueenRequest) -> str | None:
+    """``error`` of the query; ``None`` matches any."""
+    return check_error(req.get_param("error"))
+
+
+def check_error(text: str | None) -> str | None:
+    """An error text to look for; raises BadRequestError."""
+    return check_name(text, "error", ERROR_CHARS) if text else None
 
 
 def _element(row: DeadLetterRow, keys: Keyring | None) -> DeadLetterElement:

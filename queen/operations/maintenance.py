@@ -20,7 +20,7 @@ _BODY_BYTES_MAX = 4096
 
 
 class SwitchBody(Struct):
-    """The new state of a mode, or whether a queue or group is paused.
+    """The new state of a mode.
 
     Attributes:
         enabled: whether to switch it on.

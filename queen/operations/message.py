@@ -1,5 +1,7 @@
 """Shows and deletes one message: ``/api/v1/messages/{partitionId}/{transactionId}``."""
 
+from datetime import datetime
+
 import falcon.asgi
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -41,11 +43,20 @@ class DetailMode(Struct, rename="camel"):
 
 
 class GroupState(Struct, rename="camel"):
-    """The state of a message for a group."""
+    """The state of a message for a group.
+
+    Attributes:
+        consumed: the group has done it and did not give it up.
+        state: ``pending``, ``processing`` (in flight), ``completed``, or ``dead_letter``: the group gave it up.
+        failed_at, error_message: of the dead letter.
+    """
 
     name: str
     consumed: bool
+    state: str
     lease_expires_at: str | None
+    failed_at: str | None
+    error_message: str | None
 
 
 class MessageAnswer(Struct, rename="camel"):
@@ -129,11 +140,21 @@ async def delete_message(
     answer(resp, DeletedAnswer(True, partition_id, transaction_id, "Message deleted successfully"))
 
 
+def _group_state(
+    name: str, done: bool, lease_ends: datetime | None, failed_at: datetime | None, error: str | None
+) -> GroupState:
+    if failed_at is not None:
+        state = "dead_letter"
+    elif done:
+        state = "completed"
+    else:
+        state = "pending" if lease_ends is None else "processing"
+    return GroupState(name, state == "completed", state, stamp(lease_ends), stamp(failed_at), error)
+
+
 def _message_answer(part_id: int, m: MessageDetail, keys: Keyring | None) -> MessageAnswer:
-    groups = [
-        GroupState(name, done, stamp(lease_ends))
-        for name, done, lease_ends in zip(m.group_name or (), m.group_done or (), m.group_lease_ends or (), strict=True)
-    ]
+    columns = (m.group_name, m.group_done, m.group_lease_ends, m.group_failed_at, m.group_error)
+    groups = [_group_state(*group) for group in zip(*(column or () for column in columns), strict=True)]
     named = [group for group in groups if group.name != QUEUE_MODE]
     has_queue_mode = len(named) < len(groups)
     opened = shown(m.payload, m.key_id, m.queue, m.partition, keys)

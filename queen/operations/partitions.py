@@ -29,7 +29,7 @@ class PartitionOfQueue(Struct, rename="camel"):
 
 
 class PartitionList(Struct, rename="camel"):
-    """A page of partitions, by queue and name."""
+    """A page of partitions."""
 
     partitions: list[PartitionOfQueue]
     pagination: queries.Pagination
@@ -48,15 +48,12 @@ def _partition_of_queue(row: PartitionRow) -> PartitionOfQueue:
     "listPartitions",
     "List partitions",
     access=READ_ONLY,
-    answers=[Answer("A page, by queue and name", PartitionList)],
+    answers=[Answer("A page, by default by queue and name", PartitionList)],
     errors=(400, 503),
-    parameters=[parameters.QUEUE, parameters.PARTITION, *parameters.page(_LIMIT)],
+    parameters=[parameters.QUEUE, *parameters.partitions(_LIMIT)],
 )
 async def list_partitions(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """An unknown queue or partition gives an empty page."""
-    queue, partition = queries.name(req, "queue"), queries.name(req, "partition")
-    page = queries.page(req, _LIMIT)
-    rows = await server.ask(
-        lambda context: context.administration.catalogue.partitions(queue, partition, None, page.limit, page.offset)
-    )
-    answer(resp, PartitionList([_partition_of_queue(row) for row in rows], page))
+    wanted, page = queries.partitions(req, queries.name(req, "queue"), _LIMIT)
+    rows = await server.ask(lambda context: context.administration.catalogue.partitions(wanted, page))
+    answer(resp, PartitionList([_partition_of_queue(row) for row in rows], queries.Pagination.of(page)))

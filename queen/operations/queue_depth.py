@@ -3,7 +3,7 @@
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core.administration import Depth, PartitionRow
+from queen.core.administration import Depth, Page, PartitionFilter, PartitionOrder, PartitionRow
 from queen.core.errors import NotFoundError
 from queen.engine.context import Context
 from queen.http import answers, parameters, queries
@@ -67,7 +67,9 @@ async def get_queue_depth(server: Server, req: QueenRequest, resp: falcon.asgi.R
         await answers.refresh(context)
         catalogue = context.administration.catalogue
         depth = await catalogue.depth(queue, group)
-        rows = await catalogue.partitions(queue, None, group, page.limit, page.offset)
+        rows = await catalogue.partitions(
+            PartitionFilter(queue), Page(PartitionOrder.NAME, page.limit, page.offset), group
+        )
         return depth, rows, await catalogue.ready(queue, [row.name for row in rows], group)
 
     depth, rows, ready = await server.ask(look)

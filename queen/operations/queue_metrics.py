@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core.administration import GroupBy, Period, QueueFilter, QueueMetricsRow, QueueOrder
+from queen.core.administration import GroupBy, Page, Period, QueueFilter, QueueMetricsRow, QueueOrder
 from queen.engine.context import Context
 from queen.http import answers, parameters, queries
 from queen.http.access import READ_ONLY
@@ -186,7 +186,7 @@ async def get_queue_operations(server: Server, req: QueenRequest, resp: falcon.a
         total, chosen, rows = await _busiest(context, period, queues, page)
         await answers.refresh(context)
         administration, minutes = context.administration, period.bucket_minutes
-        known = await administration.catalogue.queues(chosen, QueueOrder.NEWEST, page.limit, 0)
+        known = await administration.catalogue.queues(chosen, Page(QueueOrder.NEWEST, page.limit))
         totals = await administration.statistics.queues(period, minutes, QueueFilter(names=queues), GroupBy())
         return _Series(total, rows, totals, {row.name: row.partitions or 0 for row in known})
 

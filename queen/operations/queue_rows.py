@@ -1,15 +1,23 @@
 """Rows of queues and partitions: how operations look them up, and their message counts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from queen.core.administration import PartitionRow, QueueFilter, QueueOrder, QueueRow, QueuesSummary
+from queen.core.administration import (
+    Page,
+    PartitionFilter,
+    PartitionOrder,
+    PartitionRow,
+    QueueFilter,
+    QueueOrder,
+    QueueRow,
+    QueuesSummary,
+)
 from queen.core.errors import NotFoundError
 from queen.engine.context import Context
 from queen.http import answers
 from queen.http.answers import age_s
-from queen.http.queries import Pagination
 
 #: Default number of partitions of a queue in an answer.
 PARTITIONS_LIMIT = 1000
@@ -45,12 +53,19 @@ def summary_age(summary: QueuesSummary) -> int:
 
 
 async def find_queue(
-    context: Context, queue: str, partition: str | None, page: Pagination
+    context: Context, queue: str, wanted: PartitionFilter, page: Page[PartitionOrder]
 ) -> tuple[QueueRow, list[PartitionRow]]:
     """The rows of a queue and of a page of its partitions; raises NotFoundError."""
     await answers.refresh(context)
     catalogue = context.administration.catalogue
-    rows = await catalogue.queues(QueueFilter(names=[queue]), QueueOrder.NEWEST, 1, 0)
+    rows = await catalogue.queues(QueueFilter(names=[queue]), Page(QueueOrder.NEWEST, 1))
     if not rows:
         raise NotFoundError(QUEUE_NOT_FOUND)
-    return rows[0], await catalogue.partitions(queue, partition, None, page.limit, page.offset)
+    return rows[0], await catalogue.partitions(wanted, page)
+
+
+def matching(queue: QueueRow, rows: Sequence[PartitionRow], wanted: PartitionFilter) -> int:
+    """The number of partitions of the queue that match; without a filter as the statistics know it."""
+    if wanted.partition is not None or (wanted.search is not None and not rows):
+        return len(rows)
+    return (rows[0].matches if rows else None) or queue.partitions or 0

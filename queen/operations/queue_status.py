@@ -3,7 +3,15 @@
 import falcon.asgi
 from msgspec import Struct
 
-from queen.core.administration import PartitionRow, QueueFilter, QueueOptions, QueueOrder, QueueRow, keeps_dead_letters
+from queen.core.administration import (
+    Page,
+    PartitionRow,
+    QueueFilter,
+    QueueOptions,
+    QueueOrder,
+    QueueRow,
+    keeps_dead_letters,
+)
 from queen.core.errors import NotFoundError
 from queen.engine.context import Context
 from queen.http import answers, parameters, queries
@@ -19,6 +27,7 @@ from queen.operations.queue_rows import (
     MessageCounts,
     counts,
     find_queue,
+    matching,
     oldest_age,
 )
 from queen.operations.queues import QueueElement, queue_element
@@ -94,10 +103,11 @@ class DetailTotals(Struct, rename="camel"):
 
 
 class StatusQueueAnswer(Struct, rename="camel"):
-    """A queue with a page of its partitions."""
+    """A queue with a page of its partitions, of ``partitionsTotal`` that match."""
 
     queue: DetailQueue
     partitions: list[DetailPartition]
+    partitions_total: int
     totals: DetailTotals
     pagination: queries.Pagination
     stats_age: int
@@ -137,7 +147,7 @@ async def list_queue_status(server: Server, req: QueenRequest, resp: falcon.asgi
     async def look(context: Context) -> tuple[list[QueueRow], int]:
         await answers.refresh(context)
         catalogue = context.administration.catalogue
-        rows = await catalogue.queues(wanted, QueueOrder.NEWEST, page.limit, page.offset)
+        rows = await catalogue.queues(wanted, Page(QueueOrder.NEWEST, page.limit, page.offset))
         return rows, (await catalogue.summary(wanted)).queues
 
     rows, total = await server.ask(look)
@@ -155,18 +165,23 @@ async def list_queue_status(server: Server, req: QueenRequest, resp: falcon.asgi
     access=READ_ONLY,
     answers=[Answer("A page of partitions; totals are those of the whole queue", StatusQueueAnswer)],
     errors=(400, 404, 503),
-    parameters=[parameters.QUEUE_PATH, parameters.PARTITION, *parameters.page(PARTITIONS_LIMIT)],
+    parameters=[parameters.QUEUE_PATH, *parameters.partitions(PARTITIONS_LIMIT)],
 )
 async def get_queue_status(server: Server, req: QueenRequest, resp: falcon.asgi.Response, queue: str) -> None:
     """Its options, counts and partitions."""
     check_name(queue, "queue")
-    page = queries.page(req, PARTITIONS_LIMIT)
-    partition = queries.name(req, "partition")
-    row, partitions = await server.ask(lambda context: find_queue(context, queue, partition, page))
+    wanted, page = queries.partitions(req, queue, PARTITIONS_LIMIT)
+    row, partitions = await server.ask(lambda context: find_queue(context, queue, wanted, page))
     options = await server.ask(lambda context: context.administration.catalogue.queue(queue))
     if options is None:
         raise NotFoundError(QUEUE_NOT_FOUND)
     t = counts(row)
     totals = DetailTotals(t, t.total, t.pending, t.processing, t.completed, t.failed, t.dead_letter)
     elements = [_detail_partition(each) for each in partitions]
-    answer(resp, StatusQueueAnswer(_detail_queue(options), elements, totals, page, oldest_age([row])))
+    answer(
+        resp,
+        StatusQueueAnswer(
+            _detail_queue(options), elements, matching(row, partitions, wanted), totals, queries.Pagination.of(page),
+            oldest_age([row]),
+        ),
+    )  # fmt: skip

@@ -115,7 +115,7 @@ def _partition_element(row: PartitionRow) -> PartitionElement:
         parameters.TASK,
         parameters.QUEUES,
         parameters.SEARCH,
-        parameters.order(QueueOrder, QueueOrder.NEWEST),
+        *parameters.sorting(QueueOrder, QueueOrder.NEWEST),
         *parameters.page(queries.LIMIT),
     ],
 )
@@ -125,14 +125,16 @@ async def list_queues(server: Server, req: QueenRequest, resp: falcon.asgi.Respo
         queries.name(req, "namespace"), queries.name(req, "task"), queries.names(req, "queue"),
         queries.name(req, "search"),
     )  # fmt: skip
-    order, page = queries.choice(req, "order", QueueOrder.NEWEST), queries.page(req, queries.LIMIT)
+    page = queries.sorted_page(req, QueueOrder.NEWEST, queries.LIMIT)
 
     async def look(context: Context) -> QueueList:
         await answers.refresh(context)
         catalogue = context.administration.catalogue
-        rows = await catalogue.queues(wanted, order, page.limit, page.offset)
+        rows = await catalogue.queues(wanted, page)
         total = (await catalogue.summary(wanted)).queues
-        return QueueList([queue_element(row) for row in rows], total, page, oldest_age(rows))
+        return QueueList(
+            [queue_element(row) for row in rows], total, queries.Pagination.of(page), oldest_age(rows)
+        )  # fmt: skip
 
     answer(resp, await server.ask(look))
 
@@ -145,19 +147,19 @@ async def list_queues(server: Server, req: QueenRequest, resp: falcon.asgi.Respo
     access=READ_ONLY,
     answers=[Answer("Totals are those of the whole queue, whatever the page", QueueAnswer)],
     errors=(400, 404, 503),
-    parameters=[parameters.QUEUE_PATH, parameters.PARTITION, *parameters.page(PARTITIONS_LIMIT)],
+    parameters=[parameters.QUEUE_PATH, *parameters.partitions(PARTITIONS_LIMIT)],
 )
 async def get_queue(server: Server, req: QueenRequest, resp: falcon.asgi.Response, queue: str) -> None:
     """Statistics are computed for the answer if the queue is small."""
     check_name(queue, "queue")
-    page = queries.page(req, PARTITIONS_LIMIT)
-    partition = queries.name(req, "partition")
-    row, partitions = await server.ask(lambda context: find_queue(context, queue, partition, page))
+    wanted, page = queries.partitions(req, queue, PARTITIONS_LIMIT)
+    row, partitions = await server.ask(lambda context: find_queue(context, queue, wanted, page))
     answer(
         resp,
         QueueAnswer(
             ids.queue_id(row.queue_id), row.name, row.namespace, row.task, text(row.created_at), row.partitions or 0,
-            [_partition_element(each) for each in partitions], counts(row), page, oldest_age([row]),
+            [_partition_element(each) for each in partitions], counts(row),
+            queries.Pagination.of(page), oldest_age([row]),
         ),
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import falcon.asgi
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from queen.core import cron
 from queen.core.administration import CronSchedule
@@ -16,7 +16,7 @@ from queen.http.access import READ_ONLY, READ_WRITE
 from queen.http.answers import answer, shown, stamp, text
 from queen.http.fields import Name, between, text_of
 from queen.http.operation import Answer, operation
-from queen.http.parsing import check_name
+from queen.http.parsing import HEADERS_TEXT, check_headers, check_name
 from queen.http.reading import read_json
 from queen.http.request import QueenRequest
 from queen.log.segment import decode_entry, encode_entry
@@ -36,15 +36,17 @@ class ScheduleBody(Struct, forbid_unknown_fields=True):
         catchUp: how many of the times that were missed, because no server ran, are made up for: the last ones. 0: none.
         partition: of the messages.
         payload: of each message.
+        headers: of each message: texts by name.
     """
 
     queue: Name
     name: Annotated[str, Meta(extra_json_schema=_NAME)]
-    cron: str
+    cron: Name
     timeZone: str = "UTC"  # noqa: N815 - the interface's names
     catchUp: Annotated[int, between(0, CATCH_UP_MAX)] = 1  # noqa: N815
     partition: Name = "Default"
     payload: Raw = Raw(b"null")
+    headers: dict[str, str] | None = None
 
 
 class ScheduleSet(Struct, rename="camel"):
@@ -56,7 +58,7 @@ class ScheduleSet(Struct, rename="camel"):
 
 
 class ScheduleElement(Struct, rename="camel"):
-    """A schedule in a list; ``data`` is null if it is encrypted and cannot be decrypted."""
+    """A schedule in a list; ``payload`` is null if it is encrypted and cannot be decrypted."""
 
     queue: str
     name: str
@@ -64,8 +66,9 @@ class ScheduleElement(Struct, rename="camel"):
     time_zone: str
     catch_up: int
     partition: str
-    data: Raw
+    payload: Raw
     next_at: str | None
+    headers: dict[str, str] | UnsetType = UNSET
 
 
 class ScheduleList(Struct):
@@ -91,6 +94,7 @@ def _checked(body: ScheduleBody) -> CronSchedule:
     check_name(body.name, "name", SCHEDULE_NAME_CHARS_MAX)
     check_name(body.partition, "partition")
     check_name(body.cron, "cron")
+    check_headers(body.headers or {}, "headers")
     if problem := cron.problem_of(body.cron, body.timeZone):
         field = "timeZone" if "time zone" in problem else "cron"
         raise BadRequestError(f"{field}: {problem}", field)
@@ -113,9 +117,9 @@ def _checked(body: ScheduleBody) -> CronSchedule:
 )
 async def set_schedule(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Replaces one with the same name."""
-    body = await read_json(req, _decoder, server.body_bytes_max, {})
+    body = await read_json(req, _decoder, server.body_bytes_max, {"headers": HEADERS_TEXT})
     schedule = _checked(body)
-    message = encode_entry(bytes(body.payload), None, None, req.subject)
+    message = encode_entry(bytes(body.payload), None, None, req.subject, body.headers)
     next_at = await server.run(lambda context: timers.set_schedule(context, schedule, message))
     answer(resp, ScheduleSet(schedule.queue, schedule.name, text(next_at)))
 
@@ -142,7 +146,7 @@ async def list_schedules(server: Server, req: QueenRequest, resp: falcon.asgi.Re
         found.append(
             ScheduleElement(
                 row.queue, row.name, row.cron, row.time_zone, row.catch_up, row.partition, opened.payload,
-                stamp(row.next_at),
+                stamp(row.next_at), entry.headers_map() or UNSET,
             )
         )  # fmt: skip
     answer(resp, ScheduleList(found, page))

@@ -7,14 +7,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from queen.core.administration import Seek, SeekResult
+from queen.core.administration import Page, PartitionFilter, PartitionOrder, Seek, SeekResult
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.engine.context import Context
 from queen.engine.handlers.consumer_groups import seek_group
-from queen.http import parameters
-from queen.http.access import READ_WRITE
+from queen.http import parameters, queries
+from queen.http.access import READ_ONLY, READ_WRITE
 from queen.http.answers import answer, stamp
-from queen.http.operation import Answer, operation
+from queen.http.operation import Answer, Parameter, operation
 from queen.http.parsing import check_name, decode, parse_time
 from queen.http.request import QueenRequest, read_body
 from queen.operations.consumer_groups import check_group
@@ -59,6 +59,14 @@ class PartitionSeekAnswer(Struct, rename="camel"):
     cursor_moved_to: str | None
 
 
+class SeekPreviewAnswer(Struct, rename="camel"):
+    """What a seek would do: cursors that it moves, messages that it skips, and done ones that it delivers again."""
+
+    partitions: int
+    skipped: int
+    repeated: int
+
+
 _decoder = msgspec.json.Decoder(SeekBody)
 
 
@@ -75,6 +83,45 @@ def _target(body: SeekBody, place: Seek) -> Seek | None:
     if body.timestamp == "now":
         return replace(place, since=datetime.now(UTC))
     return replace(place, since=parse_time(body.timestamp, "timestamp"))
+
+
+def _chosen(body: SeekBody, place: Seek) -> Seek:
+    """A seek with its target; raises BadRequestError if the body has none."""
+    seek = _target(body, place)
+    if seek is None:
+        raise BadRequestError("Must specify either 'toEnd': true or 'timestamp'", "toEnd")
+    return seek
+
+
+@operation(
+    "GET",
+    "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/seek",
+    "previewSeek",
+    "Show what a seek would skip and repeat",
+    access=READ_ONLY,
+    answers=[Answer("Nothing is moved; zeros for an unknown group, queue or partition", SeekPreviewAnswer)],
+    errors=(400, 503),
+    description="Counts the cursors that the group has: a partition without one begins as the group does.",
+    parameters=[
+        parameters.GROUP_PATH,
+        parameters.QUEUE_PATH,
+        parameters.PARTITION,
+        Parameter("toEnd", "`true`: to the log end", parameters.FLAG),
+        Parameter("toBeginning", "`true`: to the oldest message", parameters.FLAG),
+        Parameter("timestamp", "To the first message pushed after it; `now` is the current time", {"type": "string"}),
+    ],
+)
+async def preview_seek(
+    server: Server, req: QueenRequest, resp: falcon.asgi.Response, consumer_group: str, queue: str
+) -> None:
+    """The target must be given."""
+    body = SeekBody(
+        queries.flag(req, "toEnd", default=False), queries.flag(req, "toBeginning", default=False),
+        req.get_param("timestamp") or None,
+    )  # fmt: skip
+    seek = _chosen(body, Seek(check_group(consumer_group), check_name(queue, "queue"), queries.name(req, "partition")))
+    found = await server.ask(lambda context: context.administration.consumer_groups.preview(seek))
+    answer(resp, SeekPreviewAnswer(found.partitions, found.skipped, found.repeated))
 
 
 @operation(
@@ -96,9 +143,7 @@ async def seek_consumer_group(
 ) -> None:
     """The target must be given."""
     body = decode(_decoder, await read_body(req, _BODY_BYTES_MAX), {})
-    seek = _target(body, Seek(check_group(consumer_group), check_name(queue, "queue")))
-    if seek is None:
-        raise BadRequestError("Must specify either 'toEnd': true or 'timestamp'", "toEnd")
+    seek = _chosen(body, Seek(check_group(consumer_group), check_name(queue, "queue")))
     sought = await server.run(lambda context: seek_group(context, seek))
     answer(resp, SeekAnswer(True, consumer_group, queue, seek.to_end, stamp(seek.since), sought.updated))
 
@@ -128,7 +173,9 @@ async def seek_partition(
     async def work(context: Context) -> tuple[SeekResult, bool]:
         sought = await seek_group(context, seek)
         found = await context.with_retries(
-            lambda _again: context.administration.catalogue.partitions(queue, partition, None, 1, 0)
+            lambda _again: context.administration.catalogue.partitions(
+                PartitionFilter(queue, partition), Page(PartitionOrder.NAME, 1)
+            )
         )
         return sought, bool(found)
 

@@ -19,7 +19,7 @@ from queen.http.access import READ_ONLY, READ_WRITE
 from queen.http.answers import answer, stamp, text
 from queen.http.fields import Name, TransactionId, text_of
 from queen.http.operation import Answer, Parameter, operation
-from queen.http.parsing import check_name, check_own_id, decode, parse_integer
+from queen.http.parsing import HEADERS_TEXT, check_headers, check_name, check_own_id, decode, parse_integer
 from queen.http.request import QueenRequest, read_body
 from queen.log.requests import TimerChange, TimerVerdict
 from queen.log.segment import decode_entry, encode_entry
@@ -50,6 +50,7 @@ class TimerOperation(Struct, forbid_unknown_fields=True):
         partition: of the message; `Default` by default.
         txn: the transaction id of the message; the server makes one by default.
         payloadZstd: must be false.
+        headers: of the message: texts by name.
     """
 
     op: Annotated[str, Meta(extra_json_schema={"enum": list(_OPS)})]
@@ -60,6 +61,7 @@ class TimerOperation(Struct, forbid_unknown_fields=True):
     partition: Name = "Default"
     txn: TransactionId | None = None
     payloadZstd: bool = False  # noqa: N815
+    headers: dict[str, str] | None = None
 
 
 class TimersBody(Struct):
@@ -125,7 +127,7 @@ class TimerPage(Struct):
 
 
 class TimerFound(Struct):
-    """A timer, or only ``found: false``; ``payload`` is what is stored, in base64."""
+    """A timer, or only ``found: false``; ``payload`` is what is stored, in base64; ``headers`` only if it has some."""
 
     found: bool
     queue: str
@@ -135,10 +137,12 @@ class TimerFound(Struct):
     deliverAt: str | UnsetType = UNSET  # noqa: N815
     encrypted: bool | UnsetType = UNSET
     payload: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
 
 
 _decoder = msgspec.json.Decoder(TimersBody)
 _json = msgspec.json.Decoder(Raw)
+_TEXTS = {"operations": "operations array is required", "operations.headers": HEADERS_TEXT}
 
 
 def _payload(operation: TimerOperation, field: str) -> bytes:
@@ -167,7 +171,8 @@ def _change(operation: TimerOperation, field: str, producer_sub: str | None) -> 
         )
     partition = check_name(operation.partition, f"{field}.partition")
     txn = check_own_id(operation.txn, f"{field}.txn") if operation.txn else str(uuid4())
-    message = encode_entry(_payload(operation, field), txn, None, producer_sub)
+    check_headers(operation.headers or {}, f"{field}.headers")
+    message = encode_entry(_payload(operation, field), txn, None, producer_sub, operation.headers)
     return TimerChange("schedule", queue, key, partition, txn, max(operation.delayMs, 0) / 1000, None, message)
 
 
@@ -193,7 +198,7 @@ async def change_timers(server: Server, req: QueenRequest, resp: falcon.asgi.Res
     """A schedule of an existing key replaces its timer."""
     body = await read_body(req, server.body_bytes_max)
     req.room.check(_decoder, body)
-    operations = decode(_decoder, body, {"operations": "operations array is required"}).operations
+    operations = decode(_decoder, body, _TEXTS).operations
     changes = [_change(each, f"operations[{number}]", req.subject) for number, each in enumerate(operations)]
     verdicts = await _carried_out(server, changes)
     results = [
@@ -284,6 +289,6 @@ async def get_timer(server: Server, _req: QueenRequest, resp: falcon.asgi.Respon
         resp,
         TimerFound(
             True, queue, timer_key, row.partition, row.transaction_id, text(row.deliver_at), bool(entry.keyId),
-            base64.b64encode(bytes(entry.payload)).decode(),
+            base64.b64encode(bytes(entry.payload)).decode(), entry.headers_map() or UNSET,
         ),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from msgspec import Struct
 from queen.core.errors import BadRequestError
 from queen.core.job_type import JobType
 from queen.http.access import READ_WRITE
+from queen.http.answers import stamp
 from queen.http.operation import Answer, operation
 from queen.http.parsing import PushItem
 from queen.http.request import QueenRequest, read_body
@@ -25,7 +26,7 @@ class TransactionAnswer(Struct, omit_defaults=True):
 
     transactionId: str  # noqa: N815
     success: bool
-    results: list["AckDone | PushDone"]
+    results: list["AckDone | PushDone | TimerDone"]
     error: str | None = None
     reason: str | None = None
 
@@ -51,6 +52,17 @@ class PushDone(Struct, tag="push"):
     success: bool = True
 
 
+class TimerDone(Struct, tag="timer"):
+    """A pushed item with a time in the results of a transaction; ``deliverAt`` says when it is due."""
+
+    index: int
+    transactionId: str  # noqa: N815
+    queueName: str  # noqa: N815
+    timerKey: str  # noqa: N815
+    deliverAt: str | None  # noqa: N815
+    success: bool = True
+
+
 @operation(
     "POST",
     "/api/v1/transaction",
@@ -60,7 +72,8 @@ class PushDone(Struct, tag="push"):
     answers=[Answer("`success`, and one result per ack and per pushed item", TransactionAnswer)],
     errors=(400, 413, 422, 429, 503),
     description="All operations happen or none. A transaction that fails is answered with `success` false. A "
-    "bare array is accepted in place of an object with `operations`.",
+    "bare array is accepted in place of an object with `operations`. Pushed items with `delaySeconds` or `deliverAt` "
+    "become timers.",
     body=TransactionBody | list[OperationBody],
 )
 async def transact(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
@@ -112,10 +125,13 @@ def _chosen(plan: Plan, place: int) -> str:
 
 def _done(plan: Plan, executed: TransactionResult) -> bytes:
     pushed = _places(plan.request.push.batches, executed)
-    results: list[AckDone | PushDone] = []
+    results: list[AckDone | PushDone | TimerDone] = []
     for index, (kind, number) in enumerate(plan.order):
         if kind == "ack":
             results.append(AckDone(index, plan.acks[number].transaction_id, executed.acked[number].dead))
+        elif kind == "timer":
+            timer, due = plan.timers[number], executed.due[number]
+            results.append(TimerDone(index, timer.transaction_id, timer.queue, timer.key, stamp(due)))
         else:
             results.append(_push_done(index, plan.items[number], *pushed[number]))
     return msgspec.json.encode(TransactionAnswer(str(uuid4()), True, results))

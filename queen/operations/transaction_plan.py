@@ -7,9 +7,9 @@ from msgspec import Meta, Raw, Struct
 
 from queen.core.errors import BadRequestError
 from queen.http.acks import AckBody, to_ack_item
-from queen.http.parsing import HEADERS_TEXT, PushItem, check_group, decode, to_push
+from queen.http.parsing import HEADERS_TEXT, PushItem, check_group, decode, to_push, to_timer
 from queen.http.room import Room
-from queen.log.requests import QUEUE_MODE, AckItem, Transaction
+from queen.log.requests import QUEUE_MODE, AckItem, TimerChange, Transaction
 
 _MISSING = Raw()
 _EMPTY = Raw(b"{}")
@@ -25,8 +25,8 @@ class TransactionItem(PushItem):
         transactionId: the transaction fails if the partition already has it.
         traceId: a UUID that is stored with the message.
         headers: texts by name, delivered beside the payload.
-        delaySeconds: not in a transaction.
-        deliverAt: not in a transaction.
+        delaySeconds: deliver it so many seconds from now.
+        deliverAt: deliver it at this time; a time that is past: now. Instead of `delaySeconds`.
     """
 
     payload: Raw = _EMPTY
@@ -50,8 +50,8 @@ class OperationBody(Struct):
         status: `completed` (default) or `success`, `failed`, `dlq`.
         consumerGroup: whose message it was; empty is queue mode.
         error: why it failed.
-        delaySeconds: not in a transaction.
-        deliverAt: not in a transaction.
+        delaySeconds: of a push without `items`.
+        deliverAt: of a push without `items`.
     """
 
     type: str
@@ -102,24 +102,33 @@ class Plan:
         self.items: list[PushItem] = []
         self._fields: list[str] = []
         self.acks: list[AckItem] = []
+        self.timers: list[TimerChange] = []
+        self._producer_sub = producer_sub
         self.order: list[tuple[str, int]] = []
         self.refusal: str | None = None
         for number, operation in enumerate(body.operations):
             self._add(operation, f"operations[{number}]")
         leases = body.requiredLeases or None
-        self.request = Transaction(to_push(self.items, producer_sub, self._fields), self.acks, leases)
+        self.request = Transaction(to_push(self.items, producer_sub, self._fields), self.acks, leases, self.timers)
 
     def _add(self, operation: OperationBody, field: str) -> None:
         if operation.type == "push":
             for item, place in _push_items(operation, field):
-                self.order.append(("push", len(self.items)))
-                self.items.append(item)
-                self._fields.append(place)
+                self._push(item, place)
         elif operation.type == "ack":
             self.order.append(("ack", len(self.acks)))
             self.acks.append(self._ack(operation, field))
         else:
             self.refusal = self.refusal or f"Unknown operation type: {operation.type}"
+
+    def _push(self, item: PushItem, field: str) -> None:
+        if item.waits:
+            self.order.append(("timer", len(self.timers)))
+            self.timers.append(to_timer(item, field, self._producer_sub))
+            return
+        self.order.append(("push", len(self.items)))
+        self.items.append(item)
+        self._fields.append(field)
 
     def _ack(self, operation: OperationBody, field: str) -> AckItem:
         for name, value in (("transactionId", operation.transactionId), ("partitionId", operation.partitionId)):

@@ -33,13 +33,14 @@ class HttpTransport:
     """
 
     name = "http"
+    reaches_all = False
 
     def __init__(self, peers: Sequence[str], secret: bytes, interval_s: float) -> None:
         self._secret, self.interval_s = secret, interval_s
         self._outboxes = {peer: _Outbox() for peer in peers}
         self._tasks: list[asyncio.Task[None]] = []
 
-    def send(self, packets: Sequence[bytes]) -> None:
+    def send(self, packets: Sequence[bytes], *, waiting_only: bool = False) -> None:  # noqa: ARG002 - not known here
         """Puts the packets into the outbox of each peer."""
         for outbox in self._outboxes.values():
             outbox.packets.extend(packets)

@@ -3,6 +3,9 @@
 All workers can share a UDP port, but each packet reaches only one of them. That worker forwards it through this folder,
 and a push wakes the long polls of siblings without PostgreSQL. There is nothing to configure: the workers of one
 gunicorn have the same parent, whose process id names the folder. Write permission on the folder is permission to send.
+
+A datagram wakes its receiver, which costs as much as a small push. So a worker tells its siblings in shared memory
+whether it has long polls, and gets no notifications of messages while it has none.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Callable, Sequence
+from mmap import mmap
 from pathlib import Path
 
 log = logging.getLogger("queen.notifications")
@@ -20,6 +24,8 @@ log = logging.getLogger("queen.notifications")
 #: How often the folder is read for new siblings.
 _SCAN_S = 1.0
 _DATAGRAM_BYTES_MAX = 65_536
+#: Beside the socket of each worker: a file of one byte, which is not 0 while the worker has long polls.
+_WAITS = ".waits"
 
 
 def folder_of(parent: int) -> Path:
@@ -40,23 +46,33 @@ class SiblingsTransport:
 
     name = "siblings"
     interval_s = 0.0
+    reaches_all = True
 
     def __init__(self, folder: Path, origin: str) -> None:
         self._folder = folder
         self._own = folder / f"{origin}.sock"
+        self._waits: mmap | None = None
         self.receive_datagram: Callable[[str, bytes], None] = lambda _origin, _datagram: None
         self._socket: socket.socket | None = None
-        self._others: list[str] = []
+        #: Sibling sockets, and for each the byte that says whether it has long polls; ``None``: unknown.
+        self._others: dict[str, mmap | None] = {}
         self._scanned_at = float("-inf")
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def send(self, packets: Sequence[bytes]) -> None:
-        """Sends each packet to each sibling, except to those that are too busy to read."""
+    def set_waiting(self, waiting: bool) -> None:
+        """Tells siblings whether this worker has long polls. It must say so before these look for messages."""
+        if self._waits is not None:
+            self._waits[0] = waiting
+
+    def send(self, packets: Sequence[bytes], *, waiting_only: bool = False) -> None:
+        """Sends each packet to each sibling, except to those that are too busy to read, or do not need it."""
         if self._socket is None or self._loop is None:
             return
         if self._loop.time() - self._scanned_at > _SCAN_S:
             self._find_siblings()
-        for path in self._others:
+        for path, waits in self._others.items():
+            if waiting_only and waits is not None and not waits[0]:
+                continue
             try:
                 for packet in packets:
                     self._socket.sendto(packet, path)
@@ -67,6 +83,7 @@ class SiblingsTransport:
                 self._scanned_at = float("-inf")
                 with contextlib.suppress(OSError):
                     Path(path).unlink()
+                    Path(path).with_suffix(_WAITS).unlink()
 
     def post(self, origin: str, datagram: bytes) -> bool:
         """Sends a datagram to one sibling; false if there is none with that origin, or it is too busy to read."""
@@ -107,6 +124,7 @@ class SiblingsTransport:
         self._socket = None
         with contextlib.suppress(OSError):
             self._own.unlink()
+            self._own.with_suffix(_WAITS).unlink(missing_ok=True)
             self._folder.rmdir()
 
     def _open(self) -> None:
@@ -117,6 +135,7 @@ class SiblingsTransport:
         mine = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             mine.setblocking(False)
+            self._waits = _shared_byte(self._own.with_suffix(_WAITS), os.O_CREAT)
             mine.bind(str(self._own))
         except OSError:
             mine.close()
@@ -126,4 +145,20 @@ class SiblingsTransport:
     def _find_siblings(self) -> None:
         self._scanned_at = self._loop.time() if self._loop is not None else 0.0
         with contextlib.suppress(OSError):
-            self._others = [str(path) for path in self._folder.iterdir() if path != self._own]
+            found = {str(path): path for path in self._folder.glob("*.sock") if path != self._own}
+            self._others = {
+                text: self._others.get(text) or _shared_byte(path.with_suffix(_WAITS)) for text, path in found.items()
+            }
+
+
+def _shared_byte(path: Path, flags: int = 0) -> mmap | None:
+    """The first byte of a file, shared by all who map it; ``None`` if there is no such file."""
+    try:
+        file = os.open(path, os.O_RDWR | flags, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        os.ftruncate(file, 1)
+        return mmap(file, 1)
+    finally:
+        os.close(file)

@@ -29,6 +29,7 @@ class UdpTransport(asyncio.DatagramProtocol):
 
     name = "udp"
     interval_s = 0.0
+    reaches_all = False
 
     def __init__(self, bind: tuple[str, int], peers: Sequence[tuple[str, int]], secret: bytes) -> None:
         self._bind, self._peers, self._secret = bind, peers, secret
@@ -37,7 +38,7 @@ class UdpTransport(asyncio.DatagramProtocol):
         self._resolving: asyncio.Task[None] | None = None
         self._receive: Callable[[bytes], None] = lambda _packet: None
 
-    def send(self, packets: Sequence[bytes]) -> None:
+    def send(self, packets: Sequence[bytes], *, waiting_only: bool = False) -> None:  # noqa: ARG002 - not known here
         """Sends each packet to each peer."""
         if self._socket is None:
             return

@@ -6,6 +6,9 @@ from queen.core.administration import (
     Configured,
     Depth,
     LabelRow,
+    Page,
+    PartitionFilter,
+    PartitionOrder,
     PartitionRow,
     QueueConfiguration,
     QueueFilter,
@@ -18,12 +21,12 @@ from queen.core.administration import (
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
-_LIST_QUEUES = call("list_queues_v1", 7)
+_LIST_QUEUES = call("list_queues_v1", 8)
 _LIST_USED_QUEUES = call("list_used_queues_v1", 5)
 _SUMMARIZE_QUEUES = call("summarize_queues_v1", 4)
 _GET_QUEUE = call("get_queue_v1", 1)
 _GET_CONFIGURATION = call("get_configuration_v1", 1)
-_LIST_PARTITIONS = call("list_partitions_v1", 5)
+_LIST_PARTITIONS = call("list_partitions_v1", 8)
 _COUNT_LABELS = call("count_labels_v1", 3)
 _GET_DEPTH = call("get_depth_v1", 2)
 _LIST_READY = call("list_ready_v1", 3)
@@ -36,12 +39,12 @@ class CatalogueStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def queues(self, wanted: QueueFilter, order: QueueOrder, limit: int, offset: int) -> list[QueueRow]:
+    async def queues(self, wanted: QueueFilter, page: Page[QueueOrder]) -> list[QueueRow]:
         """A page of queues."""
-        w = wanted
+        w, p = wanted, page
         rows = await self._pool.fetch(
-            _LIST_QUEUES, w.namespace, w.task, w.names, w.search, order.value, limit, offset
-        )  # fmt: skip
+            _LIST_QUEUES, w.namespace, w.task, w.names, w.search, p.order.value, p.reverse, p.limit, p.offset
+        )
         return [QueueRow(*row) for row in rows]
 
     async def used_queues(self, wanted: QueueFilter, limit: int, offset: int) -> list[UsedQueueRow]:
@@ -65,10 +68,16 @@ class CatalogueStore:
         return Configured(rows[0][0], QueueConfiguration(*rows[0][1:])) if rows else None
 
     async def partitions(
-        self, queue: str | None, partition: str | None, group: str | None, limit: int, offset: int
+        self, wanted: PartitionFilter, page: Page[PartitionOrder], group: str | None = None
     ) -> list[PartitionRow]:
-        """A page of partitions by queue and name, with the progress of a group, or of the slowest one."""
-        rows = await self._pool.fetch(_LIST_PARTITIONS, queue, partition, group, limit, offset)
+        """A page of partitions with the progress of a group, or of the slowest one.
+
+        Only by name is it found without reading all that match.
+        """
+        w, p = wanted, page
+        rows = await self._pool.fetch(
+            _LIST_PARTITIONS, w.queue, w.partition, w.search, group, p.order.value, p.reverse, p.limit, p.offset
+        )
         return [PartitionRow(*row) for row in rows]
 
     async def namespaces(self, limit: int, offset: int) -> list[LabelRow]:

@@ -5,27 +5,34 @@ from datetime import datetime
 
 from queen.core.administration import (
     Consumers,
+    CursorFilter,
+    CursorOrder,
     CursorRow,
+    GroupFilter,
     GroupOrder,
     GroupRow,
     GroupsSummary,
     LaggingRow,
+    Page,
     QueueFilter,
     Seek,
+    SeekPreview,
     SeekResult,
 )
 from queen.core.limits import CURSORS_STEP
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
-_LIST = call("list_groups_v1", 5)
+_LIST = call("list_groups_v1", 7)
 _SUMMARIZE = call("summarize_groups_v1", 3)
 _CONSUMERS = call("describe_consumers_v1", 1)
-_CURSORS = call("list_cursors_v1", 3)
+_CURSORS = call("list_cursors_v1", 8)
 _LAGGING = call("list_lagging_v1", 2)
 _QUEUES_OF = call("find_group_queues_v1", 1)
+_PAUSED = call("find_paused_v1", 1)
 _WITHOUT_CURSOR = "SELECT * FROM queen.find_groups_without_cursor_v1($1) AS name"
 _SEEK = call("seek_group_v1", 7)
+_PREVIEW = call("preview_seek_v1", 5)
 _UPDATE = call("update_subscription_v1", 4)
 _CONTINUE = "SELECT complete FROM queen.subscribe_v1($1, $2, 'all', NULL, false, false, $3)"
 _DELETE = call("delete_group_v1", 5)
@@ -41,11 +48,13 @@ class ConsumerGroupStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def groups(
-        self, queues: Sequence[str] | None, search: str | None, order: GroupOrder, limit: int, offset: int
-    ) -> list[GroupRow]:
-        """A page of the groups of queues; ``search``: a text that the name of group or queue contains."""
-        return [GroupRow(*row) for row in await self._pool.fetch(_LIST, queues, search, order.value, limit, offset)]
+    async def groups(self, wanted: GroupFilter, page: Page[GroupOrder]) -> list[GroupRow]:
+        """A page of the groups of queues."""
+        w, p = wanted, page
+        rows = await self._pool.fetch(
+            _LIST, w.queues, w.search, p.order.value, p.reverse, w.behind, p.limit, p.offset
+        )  # fmt: skip
+        return [GroupRow(*row) for row in rows]
 
     async def summary(self, wanted: QueueFilter) -> GroupsSummary:
         """Statistics of the groups of queues, added up."""
@@ -57,9 +66,13 @@ class ConsumerGroupStore:
         [row] = await self._pool.fetch(_CONSUMERS, queues)
         return Consumers(*row)
 
-    async def cursors(self, group: str, limit: int, offset: int) -> list[CursorRow]:
-        """A page of the cursors of a group, by queue and partition."""
-        return [CursorRow(*row) for row in await self._pool.fetch(_CURSORS, group, limit, offset)]
+    async def cursors(self, wanted: CursorFilter, page: Page[CursorOrder]) -> list[CursorRow]:
+        """A page of the cursors of a group. Only by name is it found without reading all of them."""
+        w, p = wanted, page
+        rows = await self._pool.fetch(
+            _CURSORS, w.group, w.queue, w.search, p.order.value, p.reverse, w.behind, p.limit, p.offset
+        )
+        return [CursorRow(*row) for row in rows]
 
     async def lagging(self, seconds: int, limit: int) -> list[LaggingRow]:
         """Partitions whose oldest message in the backlog has waited for more than ``seconds``, longest first."""
@@ -72,9 +85,20 @@ class ConsumerGroupStore:
         )
         return SeekResult(row["updated"], row["moved_to"]), row["last"]
 
+    async def preview(self, seek: Seek) -> SeekPreview:
+        """What a seek would do; it does nothing."""
+        [row] = await self._pool.fetch(
+            _PREVIEW, seek.queue, seek.group, seek.partition, seek.to_end, seek.since
+        )  # fmt: skip
+        return SeekPreview(*row)
+
     async def queues_of(self, group: str) -> list[str]:
         """The queues that have a group of that name."""
         return [row["queue"] for row in await self._pool.fetch(_QUEUES_OF, group)]
+
+    async def paused_on(self, group: str) -> list[str]:
+        """The queues on which the group of that name is paused."""
+        return [row["queue"] for row in await self._pool.fetch(_PAUSED, group)]
 
     async def without_cursor(self, part_id: int) -> list[str]:
         """Groups without a cursor in a partition that need one: queue mode, if its queue has no group."""

@@ -34,6 +34,7 @@ class PostgresTransport:
     """Implements ``queen.engine.ports.Transport`` with one connection per worker."""
 
     name = "notify"
+    reaches_all = True
 
     def __init__(self, target: Target, interval_s: float) -> None:
         self._target, self.interval_s = target, interval_s
@@ -43,7 +44,7 @@ class PostgresTransport:
         self._receive: Callable[[bytes], None] = lambda _packet: None
         self._missed: Callable[[], None] = lambda: None
 
-    def send(self, packets: Sequence[bytes]) -> None:
+    def send(self, packets: Sequence[bytes], *, waiting_only: bool = False) -> None:  # noqa: ARG002 - reaches all
         """Sends the packets as soon as the connection is free."""
         self._packets = [*self._packets, *[packet.decode() for packet in packets]][-_KEPT_PACKETS:]
         self._wakeup.set()

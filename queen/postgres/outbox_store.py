@@ -38,7 +38,7 @@ class OutboxStore:
                 row["queue"],
                 row["partition"],
                 row["transaction_ids"],
-                row["traceparents"],
+                row["fields"],
                 row["payloads"],
                 row["held"],
             )
@@ -68,10 +68,8 @@ class OutboxStore:
             return None
         last = rows[-1]
         found = [row for row in rows if row["seq"] is not None]
-        ids, traceparents, payloads = (
-            [row[name] for row in found] for name in ("transaction_id", "traceparent", "payload")
-        )
-        held = OutboxPartition(last["queue_id"], last["queue"], last["partition"], ids, traceparents, payloads)
+        ids, fields, payloads = ([row[name] for row in found] for name in ("transaction_id", "fields", "payload"))
+        held = OutboxPartition(last["queue_id"], last["queue"], last["partition"], ids, fields, payloads)
         return HeldRead(held, last["tries"], last["moved_seq"], last["seq"] or last["moved_seq"], last["done"])
 
     async def move_held(self, read: HeldRead, batch: AppendBatch, limit_s: float | None) -> Moved:

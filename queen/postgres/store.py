@@ -34,6 +34,7 @@ from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
 _EXECUTE = call("execute_transaction_v1", 24)
+_EXECUTE_WITH_TIMERS = call("execute_with_timers_v1", 31)
 _CYCLE = call("cycle_stream_v1", 24)
 _STATE = call("read_stream_state_v1", 6)
 _CHANGE_TIMERS = call("change_timers_v1", 9)
@@ -59,6 +60,15 @@ _MARKS = 10_000
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> list[list[Any]]:
     return [[row[column] for row in rows] for column in range(width)]
+
+
+def _timer_arguments(timers: Sequence[TimerChange]) -> list[list[Any]]:
+    """The columns of timers that a transaction sets; none if there are none."""
+    columns = zip(
+        *[(t.queue, t.key, t.partition, t.transaction_id, t.delay_s, t.at, t.message.decode()) for t in timers],
+        strict=True,
+    )
+    return [list(column) for column in columns]
 
 
 def _hashes(column: Sequence[bytes | None]) -> list[FastUUID | None]:
@@ -204,15 +214,16 @@ class Store:
         return [TimerVerdict(row["status"], row["transaction_id"], row["deliver_at"]) for row in rows]
 
     async def execute(
-        self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, *, again: bool
-    ) -> TransactionRows:
-        """Pushes and acks, all or none."""
+        self, push: AppendBatch, ack: AckColumns, required: Sequence[UUID] | None, timers: Sequence[TimerChange] = (),
+        *, again: bool,
+    ) -> TransactionRows:  # fmt: skip
+        """Pushes, acks, and timers that are set, all or none."""
         new = [-number for number, _ in enumerate(push.new, 1)], *_columns(push.new, 2)
         rows = await self._pool.fetch(
-            _EXECUTE, push.flush, again, *push_arguments(push), *_ack_arguments(ack), required, *new, push.version,
-            push.limited,
+            _EXECUTE_WITH_TIMERS if timers else _EXECUTE, push.flush, again, *push_arguments(push),
+            *_ack_arguments(ack), required, *new, push.version, push.limited, *_timer_arguments(timers),
         )  # fmt: skip
-        appended, acks, made, undone = [], [], {}, False
+        appended, acks, made, due, others = [], [], {}, {}, set()
         for kind, part_id, ord_, problem, first, at, dup_pos, dup_off, *ack_row in rows:
             if kind == "push":
                 appended.append(Appended(part_id, first, at, dup_pos, dup_off, None if problem is None else 0))
@@ -226,9 +237,11 @@ class Store:
                 )
             elif kind == "made":
                 made[ord_] = part_id
+            elif kind == "timer":
+                due[ord_] = at
             else:
-                undone = True
-        return TransactionRows(undone, made, appended, acks)
+                others.add(kind)
+        return TransactionRows("undone" in others, made, appended, acks, due, "stale" in others)
 
     async def cycle(
         self, stream: int, source: tuple[int, int | None], push: AppendBatch, state: StateColumns,

@@ -6,7 +6,7 @@ from typing import Any
 
 from queen.core.administration import CronSchedule, ScheduleRow, TimerRow
 from queen.engine.ports import Moved, TimerMessage, TimersRead
-from queen.engine.schedules import DueSchedule
+from queen.engine.schedules import DueSchedule, Firing
 from queen.log.append import AppendBatch
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
@@ -19,7 +19,11 @@ _SET_SCHEDULE = "SELECT queen.set_schedule_v1($1, $2, $3, $4, $5, $6, $7, $8, $9
 _LIST_SCHEDULES = call("list_schedules_v1", 3)
 _DELETE_SCHEDULE = "SELECT queen.delete_schedule_v1($1, $2) AS deleted"
 _READ_SCHEDULES = call("read_schedules_v1", 1)
-_FIRE_SCHEDULE = "SELECT queen.fire_schedule_v1($1, $2, $3, $4, $5, coalesce($6, 'infinity'::timestamptz)) AS fired"
+_FIRE_SCHEDULES = (
+    "SELECT queen.fire_schedules_v1($1, $2, $3, $4, $5, $6, $7, $8,"
+    " array_replace($9, NULL, 'infinity'::timestamptz), $10, $11) AS fired"
+)
+_AS_READ = ("queue_id", "name", "cron", "time_zone", "catch_up", "last_at", "next_at")
 
 
 class DueTimersStore:
@@ -29,7 +33,13 @@ class DueTimersStore:
         self._pool = pool
 
     async def read(
-        self, since: datetime | None, messages: int, size: int, ahead_s: float, held: Sequence[tuple[int, str]]
+        self,
+        since: datetime | None,
+        messages: int,
+        size: int,
+        ahead_s: float,
+        held: Sequence[tuple[int, str]],
+        limit_s: float | None,
     ) -> TimersRead:
         """The next timers that are due: at most so many, and so many bytes of messages, but one at least.
 
@@ -39,17 +49,25 @@ class DueTimersStore:
             size: the most bytes.
             ahead_s: how far it looks for the next timer.
             held: leaves out these partitions, by number of the queue and name.
+            limit_s: a time limit of its own.
         """
         *rows, end = await self._pool.fetch(
-            _READ, since, messages, size, ahead_s, [queue_id for queue_id, _ in held], [name for _, name in held]
+            _READ,
+            since,
+            messages,
+            size,
+            ahead_s,
+            [queue_id for queue_id, _ in held],
+            [name for _, name in held],
+            limit_s=limit_s,
         )
         return TimersRead([_message(row) for row in rows], end["due_in"])
 
-    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved:
+    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch, limit_s: float | None = None) -> Moved:
         """Moves the timers of a read, laid out in a batch."""
         [row] = await self._pool.fetch(
             _MOVE, [timer.deliver_at for timer in timers], [timer.seq for timer in timers], batch.flush,
-            *push_arguments(batch), batch.version,
+            *push_arguments(batch), batch.version, limit_s=limit_s,
         )  # fmt: skip
         return Moved(row["moved"], row["unknown"] or (), row["stale"])
 
@@ -76,11 +94,15 @@ class SchedulesStore:
         """Schedules to look at now."""
         return [DueSchedule(*row) for row in await self._pool.fetch(_READ_SCHEDULES, limit)]
 
-    async def fire(self, schedule: DueSchedule, times: list[datetime], next_at: datetime | None) -> bool:
-        """Makes timers of the times; false: it was done already, or the schedule was changed."""
-        s = schedule
-        [row] = await self._pool.fetch(_FIRE_SCHEDULE, s.queue_id, s.name, s.next_at, times, s.now, next_at)
-        return bool(row["fired"])
+    async def fire(self, firings: Sequence[Firing]) -> int:
+        """Makes timers of the times; returns how many schedules fired: not those that were done already or changed."""
+        read = [[getattr(each.schedule, name) for each in firings] for name in _AS_READ]
+        times = [(number, at) for number, each in enumerate(firings, 1) for at in each.times]
+        [row] = await self._pool.fetch(
+            _FIRE_SCHEDULES, *read, [each.upto for each in firings], [each.next_at for each in firings],
+            [number for number, _ in times], [at for _, at in times],
+        )  # fmt: skip
+        return int(row["fired"])
 
 
 class TimerStore:

@@ -19,7 +19,7 @@ from queen.core.job_type import JobType
 from queen.engine.handle import EngineHandle
 from queen.engine.job import Job
 from queen.log.requests import QUEUE_MODE, Ack, Acked, Cycle, Pop, Popped, Push, Transaction
-from queen.log.trace_context import Delivered, delivered, stamp, stamp_timers
+from queen.log.trace_context import Delivered, delivered, stamp, stamp_timers, stamp_transaction
 from queen.simple_mq.requests import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
 from queen.telemetry.exchange import context_of, current
 
@@ -154,7 +154,7 @@ def _stamp_enqueue(enqueue: Enqueue, traceparent: str) -> Enqueue:
 
 _STAMPED: Mapping[JobType, Callable[[Any, str], Any]] = {
     JobType.PUSH: stamp,
-    JobType.TRANSACTION: stamp,
+    JobType.TRANSACTION: stamp_transaction,
     JobType.CYCLE: stamp,
     JobType.TIMER: stamp_timers,
     JobType.ENQUEUE: _stamp_enqueue,

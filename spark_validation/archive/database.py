@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from ..columns import spark_schema
+from ..columns import arrow_table, spark_schema
 from ..inputs import Database, Head, LogRow, Offsets, as_database
 from ..log.snapshot import Snapshot
 from .folder import Archive
@@ -26,8 +26,10 @@ def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Da
     heads = [_reaching_back(head, archive.unbroken.get(head.part_id), till[head.part_id]) for head in state.heads]
     log = _archived(spark, archive, [(head.part_id, head.oldest_offset, till[head.part_id]) for head in heads])
     if snapshot:
-        log = snapshot.log(spark).unionByName(log)
-    return as_database(spark, log, replace(state, heads=heads))
+        log = snapshot.log(spark, checked=True).unionByName(log)
+    return as_database(
+        spark, log, replace(state, heads=heads), *((snapshot.flaws(), snapshot.id_sums()) if snapshot else ())
+    )
 
 
 def _reaching_back(head: Head, archived: Offsets | None, till: int) -> Head:
@@ -41,5 +43,11 @@ def _archived(spark: SparkSession, archive: Archive, wanted: list[tuple[int, int
     if not archive.files:
         return spark.createDataFrame([], spark_schema(LogRow))
     bounds = F.broadcast(spark.createDataFrame(wanted, "part_id bigint, since bigint, till bigint"))
-    rows = spark.read.schema(spark_schema(LogRow)).parquet(*map(str, archive.files)).join(bounds, "part_id")
+    unread = [
+        LogRow(each.part_id, offset, each.created_at, damage=each.damage)
+        for each in archive.damaged
+        for offset in range(each.first, each.last + 1)
+    ]
+    rows = spark.read.schema(spark_schema(LogRow)).parquet(*map(str, archive.files))
+    rows = rows.unionByName(spark.createDataFrame(arrow_table(LogRow, unread))).join(bounds, "part_id")
     return rows.where((F.col("offset") >= F.col("since")) & (F.col("offset") < F.col("till"))).drop("since", "till")

@@ -43,6 +43,18 @@ class Part(Struct, frozen=True):
     checksum: int
 
 
+class Damaged(Struct, frozen=True):
+    """A segment that could not be read: its offsets, and why."""
+
+    part_id: int
+    queue: str
+    partition: str
+    first: int
+    last: int
+    created_at: int
+    damage: str
+
+
 class File(Struct, frozen=True):
     """A file, by its path within the archive, and its bytes."""
 
@@ -58,6 +70,7 @@ class Run(Struct, frozen=True):
     parts: list[Part]
     files: list[File]
     version: int = VERSION
+    damaged: list[Damaged] = []
 
 
 @dataclass(frozen=True)
@@ -76,17 +89,34 @@ class Archive:
     def unbroken(self) -> dict[int, Offsets]:
         """By partition: the archived offsets up to the last one, without a gap."""
         found: dict[int, Offsets] = {}
+        unread: dict[int, dict[int, int]] = {}
+        for damaged in self.damaged:
+            unread.setdefault(damaged.part_id, {})[damaged.first] = damaged.last
         for run in self.runs:
             for part in run.parts:
-                before = found.get(part.part_id)
+                before, of_part = found.get(part.part_id), unread.get(part.part_id, {})
                 first = before.first if before and before.last + 1 == part.first else part.first
-                found[part.part_id] = Offsets(first, part.last)
+                last = part.last
+                # What cannot be read is no gap.
+                while last + 1 in of_part:
+                    last = of_part[last + 1]
+                found[part.part_id] = Offsets(first, last)
         return found
+
+    @property
+    def messages(self) -> int:
+        """The number of archived messages."""
+        return sum(part.rows for run in self.runs for part in run.parts)
 
     @property
     def files(self) -> list[Path]:
         """All files with messages."""
         return [self.folder / file.path for run in self.runs for file in run.files]
+
+    @property
+    def damaged(self) -> list[Damaged]:
+        """All segments that could not be read."""
+        return [each for run in self.runs for each in run.damaged]
 
     @property
     def next_number(self) -> int:
@@ -97,6 +127,16 @@ class Archive:
     def staging(self) -> Path:
         """The folder that a job writes to."""
         return self.folder / _STAGING
+
+    @property
+    def readable(self) -> Path:
+        """The part of it with what could be read."""
+        return self.staging / "damaged=false"
+
+    @property
+    def unreadable(self) -> Path:
+        """The part of it with what could not be read."""
+        return self.staging / "damaged=true"
 
     def state(self) -> State:
         """The database at the last run, without its log."""
@@ -135,7 +175,7 @@ class Archive:
 
     def place(self, staged: Path, number: int) -> Path:
         """Moves a written file to its folder, under a name of this archive."""
-        parent = self.folder / _LOG / staged.parent.relative_to(self.staging)
+        parent = self.folder / _LOG / staged.parent.relative_to(self.readable)
         parent.mkdir(parents=True, exist_ok=True)
         target = parent / f"{self.next_number:06}-{number:05}.parquet"
         _sync(staged)

@@ -12,7 +12,7 @@ from ..columns import spark_schema
 from ..errors import ArchiveError
 from ..inputs import Head, State, WholeRow
 from ..log.snapshot import MESSAGES_A_TASK, Snapshot
-from .folder import Archive, File, Part, Run
+from .folder import Archive, Damaged, File, Part, Run
 
 _NAME_BYTES = 200
 _CHECKSUMS = """
@@ -30,6 +30,9 @@ FROM (
     JOIN queen.partitions AS p ON p.id = g.part_id
     LEFT JOIN unnest($1::bigint [], $2::bigint []) AS d (part_id, upto) ON d.part_id = g.part_id
     WHERE g.last_off > coalesce(d.upto, -1)
+        AND (g.part_id, g.last_off) NOT IN (
+            SELECT u.part_id, u.last_off FROM unnest($3::bigint [], $4::bigint []) AS u (part_id, last_off)
+        )
     OFFSET 0
 ) AS s
 CROSS JOIN LATERAL generate_series(0, s.n - 1) AS i (pos)
@@ -47,12 +50,16 @@ GROUP BY s.part_id ORDER BY s.part_id
 
 
 class Done(Struct, frozen=True):
-    """The result of a job: added messages and their partitions, and messages that had been removed before."""
+    """The result of a job: added messages and their partitions.
+
+    And messages that had been removed before, and segments that cannot be read and were left out.
+    """
 
     rows: int
     parts: int
     files: int
     too_late: int
+    damaged: tuple[Damaged, ...] = ()
 
 
 def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int = MESSAGES_A_TASK) -> Done:
@@ -67,16 +74,27 @@ def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int =
     archive.clean()
     heads = {head.part_id: head for head in state.heads}
     log = snapshot.log(spark, a_task, since=_behind(upto, heads), whole=True)
-    rows = _written(spark, log, state, archive)
-    wanted = [_part(heads, row) for row in snapshot.fetch(_CHECKSUMS, list(upto), list(upto.values()))]
+    _write(spark, log, state, archive)
+    rows, damaged = _written(spark, archive), _damaged(spark, archive, heads)
+    left_out = [each.part_id for each in damaged], [each.last for each in damaged]
+    wanted = [_part(heads, row) for row in snapshot.fetch(_CHECKSUMS, list(upto), list(upto.values()), *left_out)]
     wrote = [_part(heads, row.asDict()) for row in rows]
     _compare(wanted, wrote)
-    staged = sorted(archive.staging.rglob("*.parquet"))
+    staged = sorted(archive.readable.rglob("*.parquet"))
     placed = [archive.place(path, number) for number, path in enumerate(staged)]
     files = [File(str(path.relative_to(archive.folder)), path.stat().st_size) for path in placed]
-    archive.add(Run(archive.next_number, snapshot.taken_at, wrote, files), state)
-    too_late = sum(part.first - upto.get(part.part_id, -1) - 1 for part in wrote)
-    return Done(sum(part.rows for part in wrote), len(wrote), len(files), too_late)
+    # Those at the end of a partition are read by every run.
+    known = {(each.part_id, each.last) for each in archive.damaged}
+    new = [each for each in damaged if (each.part_id, each.last) not in known]
+    archive.add(Run(archive.next_number, snapshot.taken_at, wrote, files, damaged=new), state)
+    too_late = sum(_missing(part, upto.get(part.part_id, -1) + 1, damaged) for part in wrote)
+    return Done(sum(part.rows for part in wrote), len(wrote), len(files), too_late, tuple(new))
+
+
+def _missing(part: Part, since: int, damaged: list[Damaged]) -> int:
+    """The number of offsets between the archived ones and the new part that no damaged segment has."""
+    unread = [each for each in damaged if each.part_id == part.part_id and since <= each.last < part.first]
+    return part.first - since - sum(each.last - each.first + 1 for each in unread)
 
 
 def _behind(upto: Mapping[int, int], heads: Mapping[int, Head]) -> dict[str, dict[str, int]]:
@@ -93,18 +111,42 @@ def _part(heads: Mapping[int, Head], row: Mapping[str, int]) -> Part:
     return Part(queue=head.queue, partition=head.partition, **row)
 
 
-def _written(spark: SparkSession, log: DataFrame, state: State, archive: Archive) -> list[Row]:
-    """Writes the messages into files by queue and day; returns their contents by partition."""
+def _write(spark: SparkSession, log: DataFrame, state: State, archive: Archive) -> None:
+    """Writes the messages into files by queue and day, and beside them what cannot be read, with the reason for it."""
     queues = [(head.part_id, directory(head.queue)) for head in state.heads]
     names = spark.createDataFrame(queues, "part_id bigint, queue string")
-    dated = log.join(F.broadcast(names), "part_id").withColumn("day", F.to_date(F.timestamp_micros("created_at")))
-    dated.write.partitionBy("queue", "day").option("compression", "zstd").parquet(str(archive.staging))
-    files = sorted(archive.staging.rglob("*.parquet"))
+    dated = log.join(F.broadcast(names), "part_id").withColumns(
+        {
+            "day": F.to_date(F.timestamp_micros("created_at")),
+            "damaged": F.col("damage").isNotNull(),
+            "message": F.coalesce("message", "damage"),
+        }
+    )
+    rows = dated.drop("damage").write.partitionBy("damaged", "queue", "day")
+    rows.option("compression", "zstd").parquet(str(archive.staging))
+
+
+def _written(spark: SparkSession, archive: Archive) -> list[Row]:
+    """The contents of the files by partition."""
+    files = sorted(archive.readable.rglob("*.parquet"))
     if not files:
         return []
     back = spark.read.schema(spark_schema(WholeRow)).parquet(*map(str, files))
     of_part = (F.count("*").alias("rows"), F.min("offset").alias("first"), F.max("offset").alias("last"))
     return back.groupBy("part_id").agg(*of_part, F.bit_xor(checksum()).alias("checksum")).collect()
+
+
+def _damaged(spark: SparkSession, archive: Archive, heads: Mapping[int, Head]) -> list[Damaged]:
+    files = sorted(archive.unreadable.rglob("*.parquet"))
+    if not files:
+        return []
+    segments = spark.read.schema(spark_schema(WholeRow)).parquet(*map(str, files)).groupBy("part_id", "message")
+    rows = segments.agg(F.min("offset").alias("first"), F.max("offset").alias("last"), F.min("created_at").alias("at"))
+    names = [(row, heads[row.part_id]) for row in rows.orderBy("part_id", "first").collect()]
+    return [
+        Damaged(row.part_id, head.queue, head.partition, row.first, row.last, row.at, row.message)
+        for row, head in names
+    ]
 
 
 def directory(queue: str) -> str:

@@ -13,11 +13,41 @@ from pyspark.sql import DataFrame
 
 from spec.guarantees import REGISTRY
 
-from . import ack, dead_letter, duplicate, group, lease, loss, order, outbox, retention, simple_mq, spool, transaction
+from . import (
+    ack,
+    answers,
+    dead_letter,
+    duplicate,
+    group,
+    lease,
+    loss,
+    order,
+    outbox,
+    retention,
+    simple_mq,
+    spool,
+    stored,
+    transaction,
+)
 from .basis import Basis, bases_of
 
+_MODULES = (
+    order,
+    loss,
+    duplicate,
+    lease,
+    ack,
+    dead_letter,
+    transaction,
+    group,
+    retention,
+    spool,
+    outbox,
+    stored,
+    answers,
+)
 _FAMILIES = {
-    "queen": (order, loss, duplicate, lease, ack, dead_letter, transaction, group, retention, spool, outbox),
+    "queen": _MODULES,
     "simple-mq": (simple_mq,),
 }
 INTERFACES = tuple(_FAMILIES)

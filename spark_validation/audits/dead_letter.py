@@ -1,10 +1,11 @@
 """Dead letters: neither early nor late nor twice, and kept."""
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
+from ..lives import plain
 from ..tables import few
 from .basis import judges
 from .evidence import sentence, violations
@@ -15,8 +16,24 @@ def _failures(acks: DataFrame, limits: DataFrame, lanes: DataFrame) -> DataFrame
     failures = acks.where(
         ((F.col("status") == "failed") & (F.col("outcome") != "fail")) | (F.col("dead") & (F.col("outcome") == "ok"))
     )
-    known = lanes.join(F.broadcast(limits), "queue").select("lane", "queue", "retry_limit")
-    return failures.join(F.broadcast(known), "lane")
+    known = lanes.join(F.broadcast(limits), "queue").select("lane", "queue", "limits")
+    return _with_limits(failures.join(F.broadcast(known), "lane"))
+
+
+def _with_limits(failures: DataFrame) -> DataFrame:
+    """With the lowest and the highest retry limit that may have been in force: a later one ends an earlier one."""
+
+    def over(one: Column) -> Column:
+        return F.exists("limits", lambda other: (other["since"] > one["until"]) & (other["until"] < F.col("invoked")))
+
+    began = F.filter("limits", lambda one: one["since"] <= F.col("completed"))
+    possible = F.transform(F.filter(began, lambda one: ~over(one)), lambda one: one["retry_limit"])
+    all_ = F.transform("limits", lambda one: one["retry_limit"])
+    # What was in force before the first known one is unknown.
+    told = F.exists("limits", lambda one: one["until"] < F.col("invoked"))
+    chosen = F.when(told & (F.size(possible) > 0), possible).otherwise(all_)
+    rows = failures.withColumn("lowest", F.array_min(chosen)).withColumn("highest", F.array_max(chosen))
+    return rows.drop("limits")
 
 
 def _letters(acks: DataFrame) -> DataFrame:
@@ -53,20 +70,18 @@ def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFra
     least = F.size(F.filter("calls", lambda each: other(each) & each["ok"] & (each["completed"] < F.col("invoked"))))
     most = F.size(F.filter("calls", lambda each: other(each) & (each["invoked"] < F.col("completed"))))
     one = one.withColumn("least", least).withColumn("most", most)
-    late = one.where(~F.col("dead") & (F.col("least") >= F.col("retry_limit")))
-    early = one.where(F.col("dead") & (F.col("most") < F.col("retry_limit")))
+    late = one.where(~F.col("dead") & (F.col("least") >= F.col("highest")))
+    early = one.where(F.col("dead") & (F.col("most") < F.col("lowest")))
     early = early.join(few(hidden.where("tail")), ["queue", "group"], "left_anti")
     return (
         violations(twice, sentence("was dead-lettered %s times", "letters"))
         .unionByName(
             violations(
-                late, sentence("was not dead-lettered after %s retries, and the limit is %s", "least", "retry_limit")
+                late, sentence("was not dead-lettered after %s retries, and the limit is %s", "least", "highest")
             )
         )
         .unionByName(
-            violations(
-                early, sentence("was dead-lettered after %s retries, and the limit is %s", "most", "retry_limit")
-            )
+            violations(early, sentence("was dead-lettered after %s retries, and the limit is %s", "most", "lowest"))
         )
     )
 
@@ -74,21 +89,38 @@ def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFra
 @checks("G-DLQ-1", level=Level.AUDIT)
 @judges("message that was answered as a dead letter", _letters)
 def answered_dead_letters_are_kept(
-    acks: DataFrame, messages: DataFrame, dead_letters: DataFrame, queues: DataFrame, lanes: DataFrame
+    acks: DataFrame,
+    messages: DataFrame,
+    dead_letters: DataFrame,
+    queues: DataFrame,
+    lanes: DataFrame,
+    letters_gone: DataFrame,
 ) -> DataFrame:
     """A message that was answered as a dead letter, but is not stored exactly once as one.
 
-    Only for queues with dead letters enabled, and since their creation: deleting a queue deletes its dead letters.
+    Only for queues with dead letters enabled, and since their creation: deleting a queue deletes its dead letters. Not
+    if an operator deleted or replayed it since; one that was deleted by its number may be any.
     """
-    keeping = lanes.join(F.broadcast(queues.where("keeps_dead_letters")), "queue").select("lane", "created_at")
+    keeping = lanes.join(F.broadcast(queues.where("keeps_dead_letters")), "queue").select("lane", "queue", "created_at")
     letters = _letters(acks).join(F.broadcast(keeping), "lane").where(F.col("completed") >= F.col("created_at"))
-    letters = letters.select("lane", "group", "hash").distinct()
+    letters = letters.withColumn("group", plain("group"))
+    letters = letters.groupBy("lane", "group", "hash").agg(F.min("queue").alias("queue"), F.min("invoked").alias("at"))
     known = messages.select("lane", "hash", F.coalesce("offset", "log_offset").alias("offset")).where(
         F.col("offset").isNotNull()
     )
     placed = known.join(few(letters), ["lane", "hash"])
     kept = dead_letters.groupBy("lane", "group", "offset").agg(F.count("*").alias("kept"))
     found = placed.join(kept, ["lane", "group", "offset"], "left").withColumn("kept", F.coalesce("kept", F.lit(0)))
-    return violations(
-        found.where(F.col("kept") != 1), sentence("was dead-lettered, and is stored %s times as a dead letter", "kept")
+    found = found.where(F.col("kept") != 1)
+    gone = (
+        (F.col("kept") == 0)
+        & (F.col("until") >= F.col("at"))
+        & F.coalesce(F.col("q") == F.col("queue"), F.lit(True))
+        & F.coalesce(F.col("g") == F.col("group"), F.lit(True))
+        & F.coalesce(F.col("h") == F.col("hash"), F.lit(True))
     )
+    found = found.join(F.broadcast(letters_gone.where(~F.col("one"))), gone, "left_anti")
+    if single := letters_gone.where("one").count():
+        place = F.row_number().over(Window.partitionBy(F.col("kept") == 0).orderBy("at", "lane", "offset"))
+        found = found.withColumn("place", place).where((F.col("kept") > 0) | (F.col("place") > single))
+    return violations(found, sentence("was dead-lettered, and is stored %s times as a dead letter", "kept"))

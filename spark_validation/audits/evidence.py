@@ -25,6 +25,19 @@ def violations(rows: DataFrame, text: Column) -> DataFrame:
     return rows.select(*there, text.alias("text"))
 
 
+def moment(time: Column) -> Column:
+    """A time in microseconds as UTC, for people."""
+    return F.concat(F.date_format(F.timestamp_micros(time), "yyyy-MM-dd HH:mm:ss.SSSSSS"), F.lit(" UTC"))
+
+
+def missing(below: str, above: str, form: str = "%s") -> Column:
+    """A text that names the offsets between two; ``form`` has ``%s`` in their place."""
+    first, last = F.col(below) + 1, F.col(above) - 1
+    one = F.concat(F.lit("offset "), first.cast("string"))
+    more = F.concat(F.lit("offsets "), first.cast("string"), F.lit(" to "), last.cast("string"))
+    return F.format_string(form, F.when(first == last, one).otherwise(more))
+
+
 def sentence(form: str, *values: str) -> Column:
     """A text with the values of columns in place of ``%s``."""
     return F.format_string(form, *[F.col(value).cast("string") for value in values])

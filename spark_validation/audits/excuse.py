@@ -12,11 +12,27 @@ def unless_removed(rows: DataFrame, kept: DataFrame, stored: str = "answered") -
     """The rows (``lane``, ``offset``) whose message should be in log or archive, and was stored by a time.
 
     Without queues that the database does not have, or that are younger than the message: they were deleted. In a
-    partition of which something was removed, one of unknown offset may have been.
+    partition of which something was removed, one of unknown offset may have been. Nor those in a damaged segment, which
+    is a violation itself.
     """
-    there = rows.join(few(kept.select("lane", "oldest", "made")), "lane").where(F.col(stored) >= F.col("made"))
+    there = rows.join(few(kept.select("lane", "oldest", "made", "damaged")), "lane")
+    there = there.where(F.col(stored) >= F.col("made"))
     held = F.coalesce("offset", F.when(F.col("oldest") == 0, F.lit(0))) >= F.col("oldest")
-    return there.where(held).drop("oldest", "made")
+    inside = F.exists(
+        "damaged", lambda run: F.coalesce(F.col("offset").between(run["first"], run["last"]), F.lit(True))
+    )
+    return there.where(held & ~F.coalesce(inside, F.lit(False))).drop("oldest", "made", "damaged")
+
+
+def emptied(drained: DataFrame, lanes: DataFrame, last_lives: DataFrame) -> DataFrame:
+    """By lane and group: when its queue was last seen to be empty (``empty_at``).
+
+    Not of a group that has begun again since, or not at the oldest message.
+    """
+    rows = lanes.join(F.broadcast(drained), "queue").select("lane", "group", "empty_at")
+    other = rows.join(few(last_lives), ["lane", "group"])
+    other = other.where(~(F.col("whole") & (F.col("since") < F.col("empty_at")))).select("lane", "group")
+    return rows.join(few(other), ["lane", "group"], "left_anti")
 
 
 def unless_gone(rows: DataFrame, kept: DataFrame | None, given_up: DataFrame | None) -> DataFrame:

@@ -8,15 +8,17 @@ from spec.guarantees import Level, checks
 from ..tables import few, looked_up
 from .basis import judges
 from .evidence import violations
-from .excuse import unless_all_given_up, unless_gone
+from .excuse import emptied, unless_all_given_up, unless_gone
 
 
-def _stored(messages: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+def _stored(
+    messages: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame, last_lives: DataFrame
+) -> DataFrame:
     """By group: the messages that were stored before the queue was seen to be empty for it."""
     swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
     empty = drained.join(swallowed, ["queue", "group"], "left_anti")
     known = F.coalesce("offset", "log_offset").alias("offset")
-    groups = F.broadcast(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
+    groups = F.broadcast(emptied(empty, lanes, last_lives))
     due = messages.where(F.col("answered").isNotNull()).select("lane", "hash", known, "answered").join(groups, "lane")
     return due.where(F.col("answered") < F.col("empty_at")).drop("empty_at", "answered")
 
@@ -29,6 +31,7 @@ def every_group_gets_every_message(
     drained: DataFrame,
     lanes: DataFrame,
     hidden: DataFrame,
+    last_lives: DataFrame,
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
 ) -> DataFrame:
@@ -37,16 +40,19 @@ def every_group_gets_every_message(
     Not if it was removed, deleted, or evicted, and not if a pop with autoAck without an answer, or a consumer whose
     journal was cut short, may have taken it.
     """
-    due = _stored(messages, drained, lanes, hidden)
+    due = _stored(messages, drained, lanes, hidden, last_lives)
     given = fates.where(F.col("deliveries") > 0).select("lane", "group", "hash")
     missed = due.join(looked_up(given), ["lane", "group", "hash"], "left_anti")
     missed = unless_gone(missed, kept, given_up)
     return violations(missed, F.lit("was stored, but never delivered to the group"))
 
 
-def _given(fates: DataFrame, groups: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+def _given(
+    fates: DataFrame, groups: DataFrame, lanes: DataFrame, hidden: DataFrame, last_lives: DataFrame
+) -> DataFrame:
     known = groups.where("whole").join(hidden, ["queue", "group"], "left_anti")
-    lanes = F.broadcast(lanes.join(F.broadcast(known), "queue").select("lane", "group"))
+    lanes = lanes.join(F.broadcast(known), "queue").select("lane", "group")
+    lanes = F.broadcast(lanes.join(few(last_lives.where(~F.col("whole"))), ["lane", "group"], "left_anti"))
     return fates.where((F.col("deliveries") > 0) & F.col("offset").isNotNull()).join(lanes, ["lane", "group"])
 
 
@@ -58,13 +64,14 @@ def groups_begin_at_the_beginning(
     groups: DataFrame,
     lanes: DataFrame,
     hidden: DataFrame,
+    last_lives: DataFrame,
     given_up: DataFrame,
 ) -> DataFrame:
     """A partition whose oldest stored message was not delivered to a group that began at the oldest message.
 
     Except for messages that were deleted or evicted.
     """
-    first = _given(fates, groups, lanes, hidden)
+    first = _given(fates, groups, lanes, hidden, last_lives)
     first = first.groupBy("lane", "group").agg(F.min("offset").alias("offset"))
     late = first.join(few(kept.select("lane", "owed")), "lane").where(F.col("offset") > F.col("owed"))
     late = unless_all_given_up(late.withColumn("below", F.col("owed") - 1), given_up)

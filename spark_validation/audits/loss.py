@@ -8,7 +8,7 @@ from spec.guarantees import Level, checks
 from ..tables import few, looked_up, unless
 from .basis import judges
 from .evidence import sentence, violations
-from .excuse import unless_gone, unless_removed
+from .excuse import emptied, unless_gone, unless_removed
 
 
 def _answered(messages: DataFrame, kept: DataFrame) -> DataFrame:
@@ -29,6 +29,16 @@ def answered_pushes_are_in_the_log(messages: DataFrame, kept: DataFrame) -> Data
     return violations(lost, text.otherwise(F.lit("was answered as stored, but is not in the log")))
 
 
+@checks("G-DUR-1", level=Level.AUDIT)
+@judges("message of the log", lambda log: log)
+def every_segment_can_be_read(damaged: DataFrame) -> DataFrame:
+    """A segment of the log that cannot be read, with its offsets and the reason.
+
+    The other audits judge the rest of the log.
+    """
+    return violations(damaged.withColumn("offset", F.col("first")), F.col("damage"))
+
+
 def _seen(messages: DataFrame, tails: DataFrame) -> DataFrame:
     """Deliveries of messages of known pushes, or from before a journal was cut short."""
     cut = few(tails.agg(F.min("since").alias("since")))
@@ -39,15 +49,19 @@ def _seen(messages: DataFrame, tails: DataFrame) -> DataFrame:
 @checks("G-DUR-3", level=Level.AUDIT)
 @judges("delivery of what the journals were answered to have stored, or before one of them was cut short,", _seen)
 def deliveries_are_what_was_pushed(
-    messages: DataFrame, pushes: DataFrame, deliveries: DataFrame, tails: DataFrame
+    messages: DataFrame, pushes: DataFrame, deliveries: DataFrame, tails: DataFrame, outsiders: DataFrame
 ) -> DataFrame:
-    """A delivered message that was not pushed to that partition, or only later, or with another payload.
+    """A delivered message that was not pushed to that partition, or only later, or with another payload or id.
 
-    An agent whose journal was cut short may have pushed anything from then on, including repeated pushes of others. If
+    With a log, as many messages may come from others as were ever pushed with SQL or as timers. An agent whose journal
+    was cut short may have pushed anything from then on, including repeated pushes of others. If
     messages without ids were pushed to a partition, and their ids were not answered, each message may be one of those.
     """
     seen = _seen(messages, tails)
+    astray = deliveries.where("foreign")
     unpushed = seen.where(F.col("attempts") == 0).join(_lanes_of_nameless(pushes), "lane", "left_anti")
+    explained = few(astray.select("lane", "hash").unionByName(outsiders))
+    unpushed = unpushed.join(explained, ["lane", "hash"], "left_anti")
     early = seen.where(F.col("seen_at") < F.col("pushed_from"))
     low, high = F.col("pushed_low"), F.col("pushed_high")
     odd = seen.where((low != high) | (F.col("seen_low") != low) | (F.col("seen_high") != high)).select("lane", "hash")
@@ -56,6 +70,7 @@ def deliveries_are_what_was_pushed(
     changed = changed.join(sent, ["lane", "hash", "payload_hash"], "left_anti")
     return (
         violations(unpushed, F.lit("was delivered, but never pushed there"))
+        .unionByName(violations(astray, F.lit("was delivered as of this partition, but its id is that of another one")))
         .unionByName(violations(early, F.lit("was delivered before it was pushed")))
         .unionByName(violations(changed, F.lit("was delivered with another payload than was pushed")))
     )
@@ -67,15 +82,19 @@ def _pushed_to(pushes: DataFrame, heads: DataFrame, tails: DataFrame) -> DataFra
 
 @checks("G-DUR-3", level=Level.AUDIT)
 @judges("push to a partition of the log, by journals of which none was cut short,", _pushed_to)
-def the_log_holds_what_was_pushed(messages: DataFrame, pushes: DataFrame, tails: DataFrame) -> DataFrame:
+def the_log_holds_what_was_pushed(
+    messages: DataFrame, pushes: DataFrame, tails: DataFrame, outsiders: DataFrame
+) -> DataFrame:
     """A message of the log whose transaction id was never pushed to that partition.
 
     Only for partitions to which the journals have pushes, because the log may be older, and no pushes of messages with
-    unknown ids; and for none if a journal was cut short.
+    unknown ids; and for none if a journal was cut short. As many messages may come from others as were ever pushed with
+    SQL or as timers.
     """
     ours = messages.where(F.col("attempts") > 0).select("lane").distinct()
     strange = messages.where((F.col("attempts") == 0) & (F.col("logged") > 0)).join(few(ours), "lane", "left_semi")
     strange = unless(strange, tails).join(_lanes_of_nameless(pushes), "lane", "left_anti")
+    strange = strange.join(few(outsiders), ["lane", "hash"], "left_anti")
     return violations(strange, F.lit("is in the log, but was never pushed"))
 
 
@@ -137,10 +156,12 @@ def a_request_is_stored_whole_or_not_at_all(
     return violations(first, sentence("%s messages of its request are stored, %s are not", "stored", "missing"))
 
 
-def _arrived(fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+def _arrived(
+    fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame, last_lives: DataFrame
+) -> DataFrame:
     """The messages that were delivered to a group before the queue was seen to be empty for it."""
     empty = drained.join(hidden.where("tail"), ["queue", "group"], "left_anti")
-    known = few(lanes.join(F.broadcast(empty), "queue").select("lane", "group", "empty_at"))
+    known = few(emptied(empty, lanes, last_lives))
     arrived = fates.where(F.col("deliveries") > 0).join(known, ["lane", "group"])
     return arrived.where(F.col("seen_at") < F.col("empty_at"))
 
@@ -152,6 +173,7 @@ def what_was_delivered_is_done_in_the_end(
     drained: DataFrame,
     lanes: DataFrame,
     hidden: DataFrame,
+    last_lives: DataFrame,
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
 ) -> DataFrame:
@@ -159,17 +181,24 @@ def what_was_delivered_is_done_in_the_end(
 
     Not if it was removed, deleted, or evicted.
     """
-    left = unless_gone(_arrived(fates.where(~F.col("may_finish")), drained, lanes, hidden), kept, given_up)
+    unfinished = fates.where(~F.col("may_finish"))
+    left = unless_gone(_arrived(unfinished, drained, lanes, hidden, last_lives), kept, given_up)
     return violations(left, F.lit("was delivered, but neither finished nor delivered again"))
 
 
 def _passed(
-    messages: DataFrame, cursors: DataFrame, groups: DataFrame, active: DataFrame, hidden: DataFrame
+    messages: DataFrame,
+    cursors: DataFrame,
+    groups: DataFrame,
+    active: DataFrame,
+    hidden: DataFrame,
+    last_lives: DataFrame,
 ) -> DataFrame:
     """By group with complete journals: the messages of the log at or below its cursors."""
     judged = groups.where("whole").join(active, ["queue", "group"], "left_semi")
     judged = judged.join(hidden.where(F.col("tail") | F.col("swallowed")), ["queue", "group"], "left_anti")
     passed = cursors.join(F.broadcast(judged), ["queue", "group"], "left_semi").select("lane", "group", "acked")
+    passed = passed.join(few(last_lives.where(~F.col("whole"))), ["lane", "group"], "left_anti")
     rows = messages.where(F.col("logged") > 0).select("lane", F.col("log_offset").alias("offset"), "hash")
     return rows.join(few(passed), "lane").where(F.col("offset") <= F.col("acked"))
 
@@ -187,6 +216,7 @@ def cursors_pass_only_what_is_done(
     groups: DataFrame,
     active: DataFrame,
     hidden: DataFrame,
+    last_lives: DataFrame,
     kept: DataFrame,
     given_up: DataFrame,
 ) -> DataFrame:
@@ -195,7 +225,7 @@ def cursors_pass_only_what_is_done(
     Not if it was removed, deleted, or evicted. Only for groups in the journals that began at the oldest message, and if
     no journal was cut short.
     """
-    rows = _passed(messages, cursors, groups, active, hidden)
+    rows = _passed(messages, cursors, groups, active, hidden, last_lives)
     done = fates.where("may_finish").select("lane", "group", "hash")
     skipped = rows.join(looked_up(done), ["lane", "group", "hash"], "left_anti")
     skipped = unless_gone(skipped, kept, given_up)

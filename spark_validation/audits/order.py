@@ -7,7 +7,7 @@ from spec.guarantees import Level, checks
 
 from ..tables import NEVER, few, unless
 from .basis import judges
-from .evidence import sentence, violations
+from .evidence import missing, moment, sentence, violations
 from .excuse import unless_all_given_up
 from .spans import with_greatest_before
 
@@ -120,7 +120,8 @@ def deliveries_leave_no_gap(
         # The messages between were removed by retention if the oldest kept one is above them.
         gaps = gaps.join(few(kept), "lane").where(F.col("owed") < F.col("offset"))
     gaps = unless_all_given_up(gaps, given_up)
-    return violations(gaps, sentence("offset %s was delivered, but nothing between it and %s", "offset", "below"))
+    text = F.concat(missing("below", "offset"), sentence(" never came to the group, although %s did", "offset"))
+    return violations(gaps, text)
 
 
 def _bucket() -> Column:
@@ -148,11 +149,13 @@ def _buckets(offsets: DataFrame, *lane: str) -> DataFrame:
 
 
 @checks("G-ORD-2", level=Level.AUDIT)
-def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
+def the_log_has_no_gap(log: DataFrame, heads: DataFrame, damaged: DataFrame) -> DataFrame:
     """An offset from the oldest stored one of a partition to its log end that is not in the log exactly once.
 
-    Reported are the offsets around the missing or duplicate one.
+    Reported are the offsets around the missing or duplicate one. Those of a damaged segment are there.
     """
+    log = log.select("lane", "offset")
+    log = log.unionByName(damaged.select("lane", F.explode(F.sequence("first", "last")).alias("offset")))
     buckets = _buckets(log, "lane")
     line = Window.partitionBy("lane").orderBy("bucket")
     buckets = buckets.withColumn("below", F.lag("high").over(line))
@@ -170,7 +173,9 @@ def the_log_has_no_gap(log: DataFrame, heads: DataFrame) -> DataFrame:
         .unionByName(top.select("lane", F.col("next_offset").alias("offset"), "below"))
         .unionByName(bottom.select("lane", F.col("first").alias("offset"), "below"))
     )
-    return violations(found, sentence("the log has offset %s after offset %s", "offset", "below"))
+    twice = sentence("offset %s is in the log more than once", "offset")
+    text = F.when(F.col("offset") <= F.col("below"), twice).otherwise(missing("below", "offset", "%s not in the log"))
+    return violations(found, text)
 
 
 @checks("G-ORD-3", level=Level.AUDIT)
@@ -306,4 +311,6 @@ def _falling(rows: DataFrame) -> DataFrame:
         .select(*columns)
         .unionByName(borders.where(F.col("before") > F.col("created_at")).select(*columns))
     )
-    return violations(falls.distinct(), sentence("createdAt %s comes after %s", "created_at", "before"))
+    falls = falls.distinct().withColumns({"now": moment(F.col("created_at")), "then": moment(F.col("before"))})
+    text = sentence("its createdAt, %s, is earlier than that of a lower offset, %s", "now", "then")
+    return violations(falls, text)

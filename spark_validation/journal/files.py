@@ -24,6 +24,7 @@ from pyspark_queen.batches import batches
 
 from ..columns import Column, arrow_schema, arrow_table, leaf_columns
 from ..errors import JournalError
+from .changes import read_changes
 from .schema import SECONDS_MAX, VERSION, WHOLE_MAX, Call, Kind, Outcome
 
 WORK = "queen-audit-"
@@ -38,6 +39,7 @@ _DAMAGED = (
     "cut short from the beginning)"
 )
 _NOT_FINISHED = ".half"
+_SERVER_LOG = ".log"
 _LOST = (".lost", _NOT_FINISHED)
 _FOR_PATTERNS = "*?[]{}\\:"
 decode_line = msgspec.json.Decoder(Call).decode
@@ -97,10 +99,13 @@ def read_lines(path: Path) -> Iterator[Call]:
             except (msgspec.DecodeError, UnicodeDecodeError) as problem:
                 if not line.endswith(b"\n"):
                     return
-                raise JournalError(
-                    f"{path}, line {number}: {problem}. Remove the line if its loss is acceptable (its agent then "
-                    "counts as cut short), or write the file again; docs/journal.md has the schema"
-                ) from problem
+                advice = (
+                    "Remove the line if its loss is acceptable (its agent then counts as cut short), or write the file "
+                    "again"
+                )
+                if number == 1:
+                    advice = "This file is no journal: move it out of the folder, or write it again"
+                raise JournalError(f"{path}, line {number}: {problem}. {advice}; {_SCHEMA}") from problem
             if call.version != VERSION:
                 raise JournalError(_version_text(path, {call.version}))
             yield call
@@ -147,10 +152,17 @@ def open_journal(folder: Path, work: Path) -> Journal:
         )
     for path in parquet:
         _look_at(path)
-    converted = []
+    converted: list[Path] = []
+    changes: list[Path] = []
     for number, path in enumerate(lines):
         converted.append(work / f"{number:06}.converted")
         write_parquet(converted[-1], read_lines(path))
+    for path in files:
+        if path.suffix == _SERVER_LOG:
+            place = work / f"{len(changes):06}.changes"
+            if told := [*read_changes(path, f"changes in {text_of(path.relative_to(folder))}")]:
+                write_parquet(place, told)
+                changes.append(place)
     read = {path: pq.read_metadata(place).num_rows for path, place in zip(lines, converted, strict=True)}
     read |= {path: pq.read_metadata(path).num_rows for path in parquet}
     lost += [path for path, rows in read.items() if not rows]
@@ -159,7 +171,7 @@ def open_journal(folder: Path, work: Path) -> Journal:
     if ends:
         converted.append(work / "lost.parquet")
         write_parquet(converted[-1], ends)
-    return Journal((*parquet, *converted), tuple(path for path in lines if is_torn(path)))
+    return Journal((*parquet, *converted, *changes), tuple(path for path in lines if is_torn(path)))
 
 
 def text_of(path: Path) -> str:

@@ -21,7 +21,7 @@ SECONDS_MAX = WHOLE_MAX / 1_000_000
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=SECONDS_MAX)]
 Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
 Kind: TypeAlias = Literal[
-    "push", "pop", "ack", "renew", "transaction", "sql", "drained", "configured", "clock", "fault", "end",
+    "push", "pop", "ack", "renew", "transaction", "sql", "drained", "configured", "clock", "fault", "change", "end",
     "enqueue", "dequeue", "acknowledge", "requeue", "extend",
 ]  # fmt: skip
 
@@ -84,7 +84,8 @@ class Call(Struct, frozen=True, kw_only=True):
     Attributes:
         run: the load test.
         agent: the process that wrote the row; one file has one agent.
-        client: the producer or consumer within the agent; for ``fault``: the fault.
+        client: the producer or consumer within the agent; for ``fault``: the fault; for ``change``: what an operator
+            did (``changes``).
         number: 0, 1, 2, … in the order in which the agent wrote; a gap means that rows were lost.
         kind: ``push``, ``pop``, ``ack``, ``renew`` and ``transaction`` are calls; ``sql`` is a transaction that pushes
             with SQL, from its BEGIN (``sent``) to the answer to COMMIT (``ok``) or ROLLBACK (``fail``); ``drained``

@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..times import utc
+
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
@@ -113,14 +115,24 @@ class LogWindow(Struct):
 
         expected = new.since if self.next is None else self.next
         if new.first != expected and new.first > new.oldest:
-            yield finding("G-ORD-2", new.first, f"the log has offset {new.first} after offset {expected - 1}")
+            yield finding("G-ORD-2", new.first, _missing(expected, new.first))
         if new.created_at < self.created_at:
-            yield finding("G-ORD-5", new.first, f"createdAt {new.created_at} comes after {self.created_at}")
+            yield finding("G-ORD-5", new.first, _earlier(new.created_at, self.created_at))
         within: dict[int, int] = {}
         for offset, id_ in enumerate(new.ids, new.first):
             earlier = self.seen.get(id_, within.setdefault(id_, offset)) if id_ else offset
             if earlier != offset:
                 yield finding("G-IDEM-1", offset, f"has the transaction id of offset {earlier}")
+
+
+def _missing(first: int, after: int) -> str:
+    if after < first:
+        return f"offset {after} is in the log again, after offset {first - 1}"
+    return f"offset {first} not in the log" if after == first + 1 else f"offsets {first} to {after - 1} not in the log"
+
+
+def _earlier(now: int, then: int) -> str:
+    return f"its createdAt, {utc(now)}, is earlier than that of a lower offset, {utc(then)}"
 
 
 class Moment(Struct, frozen=True):

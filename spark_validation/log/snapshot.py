@@ -17,11 +17,33 @@ from pyspark_queen import database
 from pyspark_queen.source import QueenSource
 
 from ..errors import DatabaseError
-from ..inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Offsets, Queue, State, Waiting, as_database
+from ..inputs import (
+    Cursor,
+    Database,
+    DeadLetter,
+    Deleted,
+    Flaw,
+    Group,
+    Head,
+    IdSum,
+    Offsets,
+    Queue,
+    State,
+    Waiting,
+    as_database,
+)
+from . import flaws
 
 MESSAGES_A_TASK = 500_000
 NOTHING: Mapping[str, Mapping[str, int]] = MappingProxyType({})
-_COLUMNS = "partitionNumber bigint, offset bigint, createdAt timestamp, transactionHash bigint"
+_COLUMNS = "partitionNumber bigint, offset bigint, createdAt timestamp, transactionHash bigint, damage string"
+
+_CHECKED = {
+    "payload_hash": ("payloadHash", "bigint"),
+    "sorted_hash": ("sortedHash", "bigint"),
+    "id_key": ("idKey", "bigint"),
+    "id_differs": ("idDiffers", "boolean"),
+}
 
 Row = TypeVar("Row", bound=Struct)
 
@@ -34,18 +56,25 @@ LEFT JOIN (SELECT part_id, min(last_off - n + 1) AS oldest FROM queen.segments G
 ON s.part_id = p.id
 """
 _CURSORS = """
-SELECT q.name AS queue, p.name AS partition, g.name AS group, c.acked, c.ahead
+SELECT q.name AS queue, p.name AS partition, g.name AS group, c.acked, c.ahead, c.upto, c.seen,
+    CASE WHEN c.ready_at > clock_timestamp() AND c.ready_at < 'infinity' THEN c.lease::text END AS lease
 FROM queen.partition_consumers AS c JOIN queen.partitions AS p ON p.id = c.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
 """
 _DEAD_LETTERS = """
 SELECT q.name AS queue, p.name AS partition, d.consumer_group AS group, d.off AS offset, d.retry_count,
-    (extract(epoch FROM d.failed_at) * 1000000)::bigint AS failed_at
+    (extract(epoch FROM d.failed_at) * 1000000)::bigint AS failed_at,
+    (extract(epoch FROM d.created_at) * 1000000)::bigint AS created_at,
+    ('x' || left(encode(sha256(convert_to(d.transaction_id, 'UTF8')), 'hex'), 15))::bit(60)::bigint AS id_hash,
+    CASE WHEN d.key_id IS NULL THEN
+        ('x' || left(encode(sha256(convert_to(d.payload::text, 'UTF8')), 'hex'), 13))::bit(52)::bigint
+    END AS payload_hash
 FROM queen.dead_letter_queue AS d JOIN queen.partitions AS p ON p.id = d.part_id
 JOIN queen.queues AS q ON q.id = d.queue_id
 """
 _GROUPS = """
-SELECT q.name AS queue, g.name AS group, g.subscription_mode = 'all' AND g.starts_at IS NULL AS whole
+SELECT q.name AS queue, g.name AS group, g.subscription_mode = 'all' AND g.starts_at IS NULL AS whole,
+    (extract(epoch FROM g.created_at) * 1000000)::bigint AS created_at
 FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
 """
 _DELETED = """
@@ -55,6 +84,16 @@ FROM queen.deleted_messages AS d CROSS JOIN LATERAL unnest(d.offsets) AS u (run)
 _QUEUES = """
 SELECT to_jsonb(q)::text AS options, (extract(epoch FROM q.created_at) * 1000000)::bigint AS created_at
 FROM queen.queues AS q
+"""
+_RETIRED = """
+SELECT q.name AS queue, r.name AS group, false AS whole
+FROM queen.retired_groups AS r JOIN queen.queues AS q ON q.id = r.queue_id
+"""
+_STEPPED = "SELECT true WHERE EXISTS (SELECT 1 FROM queen.clock_steps)"
+# Releases without the outbox have neither sequence.
+_UNRECORDED = """
+SELECT coalesce(sum(s.last_value), 0)::bigint FROM pg_sequences AS s
+WHERE s.schemaname = 'queen' AND s.sequencename IN ('outbox_seq_seq', 'timers_seq_seq')
 """
 _HAS_OUTBOX = "SELECT to_regclass('queen.outbox_held') IS NOT NULL"
 _WAITING = """
@@ -130,6 +169,10 @@ class Snapshot:
             raise DatabaseError(f"the log cannot be read: {problem}. Its snapshot is lost: run it again") from problem
         return rows
 
+    def messages(self) -> int:
+        """The number of messages of the log."""
+        return int(self.fetch("SELECT coalesce(sum(n), 0)::bigint FROM queen.segments")[0][0])
+
     def _rows(self, kind: type[Row], query: str) -> list[Row]:
         return [kind(**row) for row in self.fetch(query)]
 
@@ -142,6 +185,9 @@ class Snapshot:
                 row["group"],
                 row["acked"],
                 tuple(Offsets(each.lower, each.upper - 1) for each in row["ahead"] or ()),
+                row["lease"],
+                row["upto"],
+                row["seen"],
             )
             for row in self.fetch(_CURSORS)
         ]
@@ -151,7 +197,8 @@ class Snapshot:
 
     def database(self, spark: SparkSession, messages_a_task: int = MESSAGES_A_TASK) -> Database:
         """The tables; each query that uses the log reads it again."""
-        return as_database(spark, self.log(spark, messages_a_task), self.state())
+        log = self.log(spark, messages_a_task, checked=True)
+        return as_database(spark, log, self.state(), self.flaws(), self.id_sums())
 
     def log(
         self,
@@ -160,6 +207,7 @@ class Snapshot:
         *,
         since: Mapping[str, Mapping[str, int]] = NOTHING,
         whole: bool = False,
+        checked: bool = False,
     ) -> DataFrame:
         """The messages of the log.
 
@@ -168,9 +216,13 @@ class Snapshot:
             messages_a_task: about how many one task reads.
             since: by queue and partition, the first offset to read; the oldest of the others.
             whole: with the messages themselves.
+            checked: with hashes of their payloads and ids.
         """
         spark.dataSource.register(QueenSource)
-        reader = spark.read.format(QueenSource.name()).schema(_COLUMNS + (", message string" if whole else ""))
+        more = {"message": ("message", "string")} if whole else {}
+        more |= _CHECKED if checked else {}
+        columns = ", ".join((_COLUMNS, *(f"{name} {type_}" for name, type_ in more.values())))
+        reader = spark.read.format(QueenSource.name()).schema(columns)
         rows = reader.options(
             dsn=self._dsn,
             snapshot=self.id,
@@ -185,7 +237,8 @@ class Snapshot:
             "offset",
             F.unix_micros("createdAt").alias("created_at"),
             F.col("transactionHash").alias("hash"),
-            *(["message"] if whole else []),
+            "damage",
+            *[F.col(name).alias(alias) for alias, (name, _) in more.items()],
         )
 
     def state(self) -> State:
@@ -198,10 +251,42 @@ class Snapshot:
             queues=self._queues(),
             groups=self._rows(Group, _GROUPS),
             deleted=self._rows(Deleted, _DELETED),
+            retired=[Group(**row) for row in self._runner.run(self._tried(_RETIRED))],
+            clock_stepped=bool(self._runner.run(self._tried(_STEPPED))),
             installation=next((row[0] for row in self.fetch(_INSTALLATION)), None),
+            unrecorded=self.fetch(_UNRECORDED)[0][0],
             # A release without an outbox has no tables for it.
             waiting=self._rows(Waiting, _WAITING) if self.fetch(_HAS_OUTBOX)[0][0] else [],
         )
+
+    def id_sums(self) -> list[IdSum]:
+        """By partition: its transaction ids."""
+        return [IdSum(**row) for row in self._runner.run(self._tried(flaws.IDS))]
+
+    def flaws(self) -> list[Flaw]:
+        """What tables say against each other; nothing of tables that a release does not have."""
+        return self._runner.run(self._flaws())
+
+    async def _flaws(self) -> list[Flaw]:
+        found: list[Flaw] = []
+        for audit, query in flaws.QUERIES.items():
+            columns = 'queue, partition, "group", "offset", text'
+            rows = await self._tried(f"SELECT f.* FROM ({query}) AS f ({columns}) LIMIT {flaws.LIMIT}")
+            found += [Flaw(audit, *row) for row in rows]
+        for audit, what, query in flaws.PARSED:
+            try:
+                await self._tried(query)
+            except asyncpg.DataError as problem:
+                found.append(Flaw(audit, text=f"{what}: {problem}"))
+        return found
+
+    async def _tried(self, query: str) -> list[Any]:
+        try:
+            async with self._connection.transaction():
+                rows: list[Any] = await self._connection.fetch(query)
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError):
+            return []
+        return rows
 
 
 def _queue(row: dict[str, Any], created_at: int) -> Queue:

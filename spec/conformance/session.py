@@ -86,13 +86,18 @@ class Session(ABC, Generic[S, C]):
         except (OSError, TimeoutError) as problem:
             raise UnreachableError(str(problem) or f"no connection within {_CONNECT_S:g} s") from problem
 
+    @property
+    def _steps(self) -> int:
+        return len(self.scenarios) + len(self.checkers)
+
     def step(self, check: Check) -> None:
         """One check more is done."""
         self.done += 1
-        self.progress(self.done, len(self.scenarios) + len(self.checkers), words(check))
+        self.progress(self.done, self._steps, words(check))
 
     async def _rows(self) -> list[Row]:
         await self.connect()
+        self.progress(0, self._steps, "")
         return sorted(await self.judge(), key=place)
 
     def report(self, url: str, profile: str) -> Report:

@@ -24,3 +24,50 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.outbox_ranges IS
     'Internal: ranges of transactions whose rows of the outbox a snapshot shows and an earlier one did not.';
+
+-- What a push with SQL has beside its payload and its transaction id, as it stands first in the object of the message
+-- (queen/log/segment.py): the trace context, if it is in the form of W3C, and the headers, if there are any. NULL: nothing.
+CREATE OR REPLACE FUNCTION queen.fields_of_push(p_traceparent text, p_headers jsonb) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN nullif(
+    coalesce(
+        '"traceparent":"'
+            || substring(p_traceparent FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$') || '",',
+        '')
+    || CASE WHEN p_headers NOT IN ('{}', 'null') THEN '"headers":' || to_json(p_headers::text) || ',' ELSE '' END,
+    '');
+COMMENT ON FUNCTION queen.fields_of_push IS 'Internal: trace context and headers of a push with SQL, as stored.';
+
+-- Raises an error for the first headers that are none, or too many: as queen/http/parsing.py, with its limits.
+CREATE OR REPLACE FUNCTION queen.check_headers(p_headers jsonb[]) RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_wrong record;
+BEGIN
+    SELECT w.* INTO v_wrong
+    FROM (
+        SELECT u.ord, u.headers, e.names, e.size,
+            CASE
+                WHEN jsonb_typeof(u.headers) NOT IN ('object', 'null') OR e.others
+                    THEN 'headers must be an object whose values are strings'
+                WHEN e.unnamed THEN 'headers: a name must not be empty'
+                WHEN e.names > 32 THEN format('headers has %s names, more than 32', e.names)
+                WHEN e.size > 4096 THEN format('headers has %s bytes, more than 4096', e.size)
+            END AS problem
+        FROM unnest(p_headers) WITH ORDINALITY AS u (headers, ord)
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS names, sum(octet_length(h.key) + octet_length(h.value #>> '{}')) AS size,
+                bool_or(jsonb_typeof(h.value) <> 'string') AS others, bool_or(h.key = '') AS unnamed
+            FROM jsonb_each(CASE WHEN jsonb_typeof(u.headers) = 'object' THEN u.headers ELSE '{}' END) AS h
+        ) AS e
+    ) AS w
+    WHERE w.problem IS NOT NULL ORDER BY w.ord LIMIT 1;
+    IF v_wrong.problem IS NOT NULL THEN
+        RAISE EXCEPTION 'message %: %', v_wrong.ord, v_wrong.problem USING
+            ERRCODE = CASE WHEN starts_with(v_wrong.problem, 'headers has') THEN 'program_limit_exceeded' ELSE 'invalid_parameter_value' END,
+            DETAIL = format('They are %s.', left(v_wrong.headers::text, 100)),
+            HINT = 'Give texts by name, such as ''{"type": "order"}'': at most 32, with 4096 bytes of names and values.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION queen.check_headers IS 'Internal: refuses headers that are no map of texts, or too many.';

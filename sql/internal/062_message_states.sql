@@ -1,17 +1,23 @@
--- The state of messages for each group: whether it has done them, and until when a live lease covers them.
-CREATE OR REPLACE FUNCTION queen.message_groups(p_part bigint[], p_off bigint[])
-RETURNS TABLE (part_id bigint, off bigint, name text, done bool, lease_ends timestamptz)
+-- The state of a message for each group: whether it has done it, until when a live lease covers it, and its
+-- dead letter of that group: when it failed (null: there is none), with its error.
+CREATE OR REPLACE FUNCTION queen.message_groups(p_part bigint, p_off bigint)
+RETURNS TABLE (name text, done bool, lease_ends timestamptz, failed_at timestamptz, error text)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT u.part_id, u.off, g.name, d.done,
-        CASE WHEN NOT d.done AND c.lease IS NOT NULL AND c.ready_at > queen.clock() AND u.off <= c.upto
-            THEN c.ready_at END
-    FROM unnest(p_part, p_off) AS u (part_id, off)
-    JOIN queen.partition_consumers AS c ON c.part_id = u.part_id
+    SELECT g.name, d.done,
+        CASE WHEN NOT d.done AND c.lease IS NOT NULL AND c.ready_at > queen.clock() AND p_off <= c.upto
+            THEN c.ready_at END,
+        f.failed_at, f.error
+    FROM queen.partition_consumers AS c
     JOIN queen.consumer_groups_metadata AS g ON g.id = c.grp_id
-    CROSS JOIN LATERAL (SELECT u.off <= c.acked OR coalesce(c.ahead @> u.off, false) AS done) AS d;
+    CROSS JOIN LATERAL (SELECT p_off <= c.acked OR coalesce(c.ahead @> p_off, false) AS done) AS d
+    LEFT JOIN LATERAL (
+        SELECT l.failed_at, l.error FROM queen.dead_letter_queue AS l
+        WHERE d.done AND l.part_id = p_part AND l.off = p_off AND l.grp_id = c.grp_id LIMIT 1
+    ) AS f ON true
+    WHERE c.part_id = p_part;
 END;
-COMMENT ON FUNCTION queen.message_groups IS 'Internal: the state of messages for each group.';
+COMMENT ON FUNCTION queen.message_groups IS 'Internal: the state of a message for each group.';
 
 -- The state of messages: a dead letter of some group, under a live lease of some group, completed by every group (if
 -- there is one), else pending. The same for queue mode alone. done and groups count named groups.

@@ -48,7 +48,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.delete_queue_v1 IS 'Deletes a queue with all its contents, a page of partitions at a time.';
 
--- Purpose:   removes the contents of partitions of deleted queues, at most p_step rows.
+-- Purpose:   removes the contents of partitions of deleted queues, and then their timers, at most p_step rows.
 -- Returns:   whether there is more.
 -- Locks:     rows of removed_partitions, with SKIP LOCKED: two may do it at once.
 CREATE OR REPLACE FUNCTION queen.purge_partitions_v1(p_step int) RETURNS bool
@@ -66,10 +66,41 @@ BEGIN
         RETURN true;
     END IF;
     DELETE FROM queen.removed_partitions AS r WHERE r.part_id = ANY(v_parts);
-    RETURN cardinality(v_parts) = v_page;
+    IF cardinality(v_parts) = v_page THEN
+        RETURN true;
+    END IF;
+    RETURN queen.purge_timers(p_step);
 END $$;
 COMMENT ON FUNCTION queen.purge_partitions_v1 IS
     'Removes the contents of partitions of deleted queues, a bounded number of rows at a time.';
+
+-- Timers of queues that are gone: queen.push had made them in a transaction that committed after the deletion. Says whether
+-- there may be more. It looks at one timer per queue.
+CREATE OR REPLACE FUNCTION queen.purge_timers(p_step int) RETURNS bool
+LANGUAGE plpgsql
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+DECLARE
+    v_deleted int;
+BEGIN
+    WITH RECURSIVE found AS (
+        SELECT min(t.queue_id) AS queue_id FROM queen.timers AS t
+        UNION ALL
+        SELECT (SELECT min(t.queue_id) FROM queen.timers AS t WHERE t.queue_id > f.queue_id)
+        FROM found AS f WHERE f.queue_id IS NOT NULL
+    )
+    DELETE FROM queen.timers AS t WHERE t.ctid = ANY(ARRAY(
+        SELECT l.ctid
+        FROM found AS f
+        CROSS JOIN LATERAL (
+            SELECT o.ctid FROM queen.timers AS o WHERE o.queue_id = f.queue_id LIMIT p_step FOR UPDATE SKIP LOCKED
+        ) AS l
+        WHERE NOT EXISTS (SELECT 1 FROM queen.queues AS q WHERE q.id = f.queue_id) LIMIT p_step));
+    GET DIAGNOSTICS v_deleted = ROW_COUNT;
+    RETURN v_deleted = p_step;
+END $$;
+COMMENT ON FUNCTION queen.purge_timers IS 'Internal: removes timers of deleted queues.';
 
 -- The rows of groups come before partitions: a group that is making its cursors holds its row.
 CREATE OR REPLACE FUNCTION queen.lock_groups(p_queue_id bigint) RETURNS void

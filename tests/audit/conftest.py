@@ -7,7 +7,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_validation.columns import arrow_table
-from spark_validation.inputs import Cursor, Database, DeadLetter, Deleted, Group, Head, Inputs, LogRow, Queue, Waiting
+from spark_validation.inputs import (
+    Cursor,
+    Database,
+    DeadLetter,
+    Deleted,
+    Flaw,
+    Group,
+    Head,
+    IdSum,
+    Inputs,
+    LogRow,
+    Queue,
+    Waiting,
+)
 from spark_validation.journal.schema import Call
 from spark_validation.run import Verdict, run
 from spark_validation.session import start
@@ -19,7 +32,6 @@ TAKEN_AT = (EPOCH_S + 86_400) * 1_000_000
 
 #: A few hundred rows: what costs is planning queries and compiling what is run once.
 SMALL = {
-    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
@@ -28,8 +40,7 @@ SMALL = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     work = tmp_path_factory.mktemp("spark")
-    java = "-XX:TieredStopAtLevel=1"
-    session = start("local[2]", work, driver_memory="2g", partitions=2, java_options=java, options=SMALL)
+    session = start("local[2]", work, driver_memory="2g", rows=0, options=SMALL)
     yield session
     session.stop()
 
@@ -57,8 +68,11 @@ def inputs(spark: SparkSession, rows: Tables) -> Inputs:
         table(Queue, rows.queues),
         table(Group, rows.groups),
         table(Deleted, rows.deleted),
+        table(Group, rows.retired),
         table(Waiting, rows.waiting),
         taken_at=TAKEN_AT,
+        id_sums=table(IdSum, rows.id_sums),
+        flaws=table(Flaw, rows.flaws),
     )
     return Inputs(table(Call, rows.calls), database)
 

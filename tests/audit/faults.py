@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from queen.log.ids import transaction_hash
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Head, LogRow
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Head, IdSum, LogRow
 from spark_validation.journal.schema import QUEUE_MODE, Call, PushItem
+from spark_validation.log.flaws import QUERIES
 from spec.model import MessageId
 from tests.support.runs import LEASE_S, Run, Tables
 
@@ -161,10 +162,12 @@ def disorder_in_an_answer(scene: Scene, place: int) -> Expected:
 
 def skipped_delivery(scene: Scene, place: int) -> Expected:
     scene.change(scene.of_group("a")[place], deliveries=())
+    acked = {"only_leases_that_were_given_can_ack": None}
     if place in (0, MESSAGES - 1):
-        return {"every_group_gets_every_message": place} | ({} if place else {"groups_begin_at_the_beginning": 1})
+        first = {} if place else {"groups_begin_at_the_beginning": 1}
+        return {"every_group_gets_every_message": place} | first | acked
     scene.forget("drained")
-    return {"deliveries_leave_no_gap": place + 1}
+    return {"deliveries_leave_no_gap": place + 1} | acked
 
 
 def hole_in_the_log(scene: Scene, place: int) -> Expected:
@@ -216,9 +219,11 @@ def duplicate_of_nothing(scene: Scene, place: int) -> Expected:
 def two_leases(scene: Scene, place: int) -> Expected:
     at = scene.of_group("a")[place]
     call, ack = scene.tables.calls[at], scene.ack_behind(at)
-    scene.item(ack, "acks", lease="another")
+    scene.item(ack, "acks", lease=f"another of {scene.run.name}")
     scene.change(at, lease_seconds=0.0035)
-    scene.insert(at, replace(call, lease="another", deliveries=(replace(call.deliveries[0], attempt=2),)))
+    scene.insert(
+        at, replace(call, lease=f"another of {scene.run.name}", deliveries=(replace(call.deliveries[0], attempt=2),))
+    )
     return {"a_lease_excludes_all_others": None}
 
 
@@ -242,7 +247,9 @@ def redelivery(scene: Scene, place: int) -> Expected:
     at = scene.of_group("a")[place]
     call = scene.tables.calls[at]
     last = len(scene.tables.calls) - 2
-    scene.insert(last, replace(call, lease="again", deliveries=(replace(call.deliveries[0], attempt=2),)))
+    scene.insert(
+        last, replace(call, lease=f"again of {scene.run.name}", deliveries=(replace(call.deliveries[0], attempt=2),))
+    )
     return {"what_is_done_does_not_come_again": place}
 
 
@@ -318,6 +325,23 @@ def changed_payload(scene: Scene, place: int) -> Expected:
     return {"deliveries_are_what_was_pushed": place}
 
 
+_ASTRAY: Expected = {"pops_keep_to_their_limits": None, "only_leases_that_were_given_can_ack": None}
+
+
+def misrouted(scene: Scene, place: int) -> Expected:
+    """One delivery says another partition than the message has."""
+    at = scene.of_group("a")[place]
+    scene.item(at, "deliveries", partition="b")
+    scene.forget("drained")
+    return {"deliveries_are_what_was_pushed": None, "deliveries_leave_no_gap": place + 1, **_ASTRAY}
+
+
+def unreadable_segment(scene: Scene, place: int) -> Expected:
+    at = scene.row("a", place)
+    scene.tables.log[at] = replace(scene.tables.log[at], hash=None, damage="it is damaged")
+    return {"every_segment_can_be_read": place}
+
+
 def never_pushed(scene: Scene, place: int) -> Expected:
     del scene.tables.calls[scene.pushes("a")[place]]
     return {"deliveries_are_what_was_pushed": place, "the_log_holds_what_was_pushed": place}
@@ -349,13 +373,13 @@ def time_that_falls(scene: Scene, place: int) -> Expected:
                 for each in call.deliveries
             )
             scene.change(n, deliveries=items)
-    return {"delivered_times_never_fall": place + 1}
+    return {"delivered_times_never_fall": place + 1, "delivered_times_are_those_of_the_log": place}
 
 
 def logged_time_that_falls(scene: Scene, place: int) -> Expected:
     at = scene.row("a", place)
     scene.tables.log[at] = replace(scene.tables.log[at], created_at=scene.tables.log[at].created_at + HOUR)
-    return {"logged_times_never_fall": place + 1}
+    return {"logged_times_never_fall": place + 1, "delivered_times_are_those_of_the_log": place}
 
 
 def removed_too_early(scene: Scene, place: int) -> Expected:
@@ -408,6 +432,101 @@ def half_a_request(scene: Scene, place: int) -> Expected:
     return {"a_request_is_stored_whole_or_not_at_all": None}
 
 
+def too_much(scene: Scene, place: int) -> Expected:
+    scene.change(scene.of_group("a")[place], batch=0)
+    return {"pops_keep_to_their_limits": None}
+
+
+def from_elsewhere(scene: Scene, place: int) -> Expected:
+    scene.change(scene.of_group("a")[place], partition="b")
+    return {"pops_keep_to_their_limits": None}
+
+
+def noop_that_was_none(scene: Scene, place: int) -> Expected:
+    at = next(n for n, call in enumerate(scene.tables.calls) if call.kind == "ack" and call.acks[0].status == "retry")
+    scene.item(at, "acks", noop=True)
+    return {"answers_do_not_contradict_themselves": None}
+
+
+def duplicate_of_another(scene: Scene, place: int) -> Expected:
+    at = next(n for n in scene.pushes("b") if scene.tables.calls[n].pushes[0].duplicate)
+    scene.item(at, "pushes", message_id=scene.run.message_id(MessageId(scene.run.queue, "b", 1 + place)))
+    return {"a_duplicate_names_the_stored_message": 0}
+
+
+def lease_of_nobody(scene: Scene, place: int) -> Expected:
+    at = max(n for n, c in enumerate(scene.tables.calls) if c.kind == "ack" and c.acks[0].group == "f")
+    scene.item(at, "acks", lease="of nobody")
+    return {"only_leases_that_were_given_can_ack": None}
+
+
+def revived_lease(scene: Scene, place: int) -> Expected:
+    pop = scene.tables.calls[scene.of_group("a")[place]]
+    call = replace(pop, kind="renew", queue=None, group=None, deliveries=())
+    scene.insert(len(scene.tables.calls) - 2, call)
+    return {"a_renewal_revives_no_lease": None}
+
+
+def too_many_attempts(scene: Scene, place: int) -> Expected:
+    scene.item(scene.of_group("a", "f")[2], "deliveries", attempt=500)
+    return {"attempts_are_at_most_the_deliveries": 0}
+
+
+def forgotten_group(scene: Scene, place: int) -> Expected:
+    for name in ("groups", "cursors"):
+        setattr(scene.tables, name, [each for each in getattr(scene.tables, name) if each.group != "late"])
+    return {"no_group_is_forgotten": None}
+
+
+def other_time_of_a_delivery(scene: Scene, place: int) -> Expected:
+    at = scene.of_group("a")[LAST]
+    created = scene.tables.calls[at].deliveries[0].created_at
+    scene.item(at, "deliveries", created_at=(created or 0) + HOUR)
+    return {"delivered_times_are_those_of_the_log": LAST}
+
+
+def pushed_at_another_time(scene: Scene, place: int) -> Expected:
+    """Its agent knows how far its clock is from that of PostgreSQL."""
+    at = scene.pushes("a")[LAST]
+    push = scene.tables.calls[at]
+    later = 5_000 if place else -5_000
+    scene.change(at, sent=push.sent + later, answered=(push.answered or 0) + later)
+    clock = replace(push, kind="clock", pushes=(), sent=push.sent, answered=push.sent, server_time=push.sent)
+    scene.tables.calls.insert(at + 1, replace(clock, server_precision=1))
+    return {"messages_have_the_time_of_their_push": LAST}
+
+
+def delivery_that_no_cursor_knows(scene: Scene, place: int) -> Expected:
+    scene.cursor("a", "late", seen=0, upto=1)
+    return {"cursors_know_what_was_delivered": 1}
+
+
+def other_payload_in_the_log(scene: Scene, place: int) -> Expected:
+    at = scene.row("a", place)
+    scene.tables.log[at] = replace(scene.tables.log[at], payload_hash=1)
+    return {"the_log_has_the_pushed_payloads": place}
+
+
+def other_id_in_the_log(scene: Scene, place: int) -> Expected:
+    at = scene.row("a", place)
+    scene.tables.log[at] = replace(scene.tables.log[at], id_differs=True)
+    return {"transaction_ids_are_those_of_the_log": place}
+
+
+def transaction_id_of_nothing(scene: Scene, place: int) -> Expected:
+    scene.tables.id_sums.append(IdSum(scene.part("a"), 1, 5))
+    return {"transaction_ids_are_those_of_the_log": None}
+
+
+FLAWED = tuple(QUERIES)
+
+
+def flaw(scene: Scene, place: int) -> Expected:
+    """What PostgreSQL says of its tables; ``test_damages`` plants it there."""
+    scene.tables.flaws.append(Flaw(FLAWED[place], scene.run.queue, "a", "g", 3, "is damaged"))
+    return {FLAWED[place]: 3}
+
+
 def _sql(scene: Scene) -> list[int]:
     """The places of the transactions of SQL."""
     return [place for place, call in enumerate(scene.tables.calls) if call.kind == "sql"]
@@ -430,7 +549,8 @@ def rolled_back_and_stored(scene: Scene, place: int) -> Expected:
     scene.insert(
         at, replace(scene.tables.calls[at], outcome="ok", pushes=tuple(replace(e, outcome="ok") for e in found[1:]))
     )
-    return {"pushes_with_sql_commit_with_their_transaction": 2 * place}
+    at = 2 * place
+    return {"pushes_with_sql_commit_with_their_transaction": at, "answers_do_not_contradict_themselves": at}
 
 
 def half_a_transaction_of_sql(scene: Scene, place: int) -> Expected:
@@ -513,6 +633,8 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     half_a_transaction: (0, 1),
     input_twice: (0, 1, 2),
     changed_payload: (FIRST, MIDDLE, LAST),
+    misrouted: (MIDDLE,),
+    unreadable_segment: (FIRST, LAST),
     never_pushed: (FIRST, MIDDLE, LAST),
     pushes_swapped: (FIRST, MIDDLE, LAST - 1),
     request_disordered: (0, 1, 2),
@@ -524,6 +646,21 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     pushed_again_as_another: (0, MESSAGES - 1, MESSAGES),
     lost_in_the_spool: (0,),
     half_a_request: (FIRST, MIDDLE, LAST),
+    flaw: tuple(range(len(FLAWED))),
+    other_payload_in_the_log: (FIRST, LAST),
+    other_id_in_the_log: (MIDDLE,),
+    transaction_id_of_nothing: (0,),
+    too_much: (FIRST, LAST),
+    from_elsewhere: (FIRST,),
+    noop_that_was_none: (0,),
+    duplicate_of_another: (0, 1),
+    lease_of_nobody: (0,),
+    revived_lease: (FIRST,),
+    too_many_attempts: (0,),
+    forgotten_group: (0,),
+    other_time_of_a_delivery: (0,),
+    pushed_at_another_time: (1,),
+    delivery_that_no_cursor_knows: (0,),
     no_client_was_told_an_id: (0, 1),
     committed_in_vain: (0, 1),
     rolled_back_and_stored: (0, 1),

@@ -10,8 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from spark_validation.columns import arrow_table
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Queue, Waiting
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Group, Head, IdSum, LogRow, Queue, Waiting
 from spark_validation.journal.schema import Call
+from spark_validation.log.flaws import QUERIES
 from tests.support.runs import Tables
 
 NEVER = 1 << 60
@@ -19,23 +20,30 @@ NEVER = 1 << 60
 VIEWS = f"""
 CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) = '-8001-8000-'
     THEN ('0x' || substr(id, 25))::BIGINT END;
-CREATE TABLE parts AS SELECT queue, part, list(DISTINCT left(id, 13)) AS numbers FROM (
-    SELECT i.queue, i.partition AS part, i.message_id AS id
-    FROM (SELECT unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
-    UNION ALL SELECT i.queue, i.partition, i.message_id
-    FROM (SELECT unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
-    UNION ALL SELECT i.queue, i.partition, i.message_id
-    FROM (SELECT unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
+CREATE TABLE numbered AS
+SELECT queue, part, left(id, 13) AS number, sum(weight) AS weight FROM (
+    SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, agent, number
+    FROM (SELECT agent, number, unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
+    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+    FROM (SELECT agent, number, unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
+    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+    FROM (SELECT agent, number, unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
     UNION ALL SELECT queue, partition,
-        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536)
+        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1000000000000, '', 0
     FROM heads
-) WHERE offset_in(id) IS NOT NULL GROUP BY ALL;
+) WHERE offset_in(id) IS NOT NULL GROUP BY queue, part, left(id, 13);
+CREATE TABLE parts AS SELECT queue, part, list(number) AS numbers FROM numbered AS n WHERE NOT EXISTS (
+    SELECT 1 FROM numbered AS o WHERE o.number = n.number
+        AND (o.weight > n.weight OR (o.weight = n.weight AND (o.queue, o.part) < (n.queue, n.part)))
+) GROUP BY ALL;
 CREATE MACRO is_own(numbers, id) AS offset_in(id) IS NOT NULL
     AND (numbers IS NULL OR list_contains(numbers, left(id, 13)));
+CREATE MACRO is_foreign(numbers, id) AS coalesce(
+    offset_in(id) IS NOT NULL AND numbers IS NOT NULL AND NOT list_contains(numbers, left(id, 13)), false);
 CREATE MACRO key_of(numbers, id, off) AS CASE WHEN id IS NULL OR is_own(numbers, id) THEN 'offset ' || off
     ELSE ('0x' || left(sha256(id), 15))::BIGINT::VARCHAR END;
-CREATE MACRO place_of(numbers, off, message, id) AS
-    coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END);
+CREATE MACRO place_of(numbers, off, message, id) AS CASE WHEN NOT is_foreign(numbers, message) THEN
+    coalesce(off, offset_in(message), CASE WHEN is_own(numbers, id) THEN offset_in(id) END) END;
 
 CREATE TABLE compared AS SELECT agent, sent // 30000000 AS half_minute,
     sent - server_time - server_precision AS low, answered - server_time AS high
@@ -61,7 +69,9 @@ CREATE TABLE h AS SELECT part_id, queue, partition AS part, next_offset AS next,
     coalesce(live_oldest, oldest_offset) AS live FROM heads;
 CREATE TABLE l AS SELECT h.queue, h.part, log."offset" AS off, created_at,
     coalesce(log.hash::VARCHAR, 'offset ' || log."offset") AS key
-FROM log JOIN h USING (part_id);
+FROM log JOIN h USING (part_id) WHERE damage IS NULL;
+CREATE TABLE unread AS SELECT h.queue, h.part, damage, min(log."offset") AS first, max(log."offset") AS last
+FROM log JOIN h USING (part_id) WHERE damage IS NOT NULL GROUP BY ALL;
 
 CREATE TABLE p AS
 SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i.outcome AS said,
@@ -75,6 +85,7 @@ FROM (
 CREATE TABLE d AS
 SELECT agent, number, pos, began, ended, grp, auto_ack, coalesce(lease, '') AS lease, lease_seconds AS seconds, i.queue,
     i.partition AS part, i.attempt, i.created_at, i.payload_hash AS ph,
+    is_foreign(numbers, i.message_id) AS astray,
     place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
     key_of(numbers, i.transaction_id, off) AS key
 FROM (SELECT *, unnest(deliveries) AS i, generate_subscripts(deliveries, 1) AS pos FROM c WHERE kind = 'pop')
@@ -108,7 +119,9 @@ CREATE MACRO excused(q, w, g, o) AS q IN (SELECT queue FROM silent) OR (q, w) NO
     OR EXISTS (FROM given_up AS t WHERE (t.queue, t.part, t.grp, t.off) = (q, w, g, o))
     OR EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.live > coalesce(o, 0));
 CREATE MACRO held(q, w, o, stored) AS EXISTS (FROM queues AS t WHERE t.queue = q AND t.created_at <= stored)
-    AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.oldest > coalesce(o, 0));
+    AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (q, w) AND t.oldest > coalesce(o, 0))
+    AND NOT EXISTS (
+        FROM unread AS t WHERE (t.queue, t.part) = (q, w) AND coalesce(o BETWEEN t.first AND t.last, true));
 CREATE MACRO all_given_up(q, w, g, low, high) AS q IN (SELECT queue FROM silent) OR high - low = (
     SELECT count(*) FROM given_up AS t WHERE (t.queue, t.part, t.grp) = (q, w, g) AND t.off BETWEEN low AND high - 1);
 
@@ -162,7 +175,7 @@ CREATE TABLE placed AS SELECT p.* REPLACE (coalesce(p.off, m.off, m.log_off) AS 
 FROM p JOIN m USING (queue, part, key) WHERE coalesce(p.off, m.off, m.log_off) IS NOT NULL AND said <> 'fail';
 CREATE TABLE held AS SELECT queue, part, grp, agent, number, min(lease) AS lease, min(began) AS began,
     min(ended) AS ended, min(seconds) * 1e6 AS length, bool_or(auto_ack) AS auto_ack, count(*) AS n
-FROM d GROUP BY ALL;
+FROM d WHERE NOT astray GROUP BY ALL;
 CREATE TABLE nameless AS SELECT DISTINCT (queue, part) FROM p WHERE key IS NULL AND said <> 'fail';
 CREATE TABLE own AS SELECT p.*, m.there, m.seen FROM p JOIN m USING (queue, part, key) WHERE m.pushed = 1;
 """
@@ -188,7 +201,11 @@ AND NOT EXISTS (
     FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp AND (o.swallowed OR o.tail))""",
     "the_log_has_no_gap": """
 WITH wanted AS (SELECT queue, part, unnest(range(oldest, next)) AS off FROM h),
-missing AS (FROM wanted ANTI JOIN l USING (queue, part, off))
+missing AS (
+    FROM wanted ANTI JOIN l USING (queue, part, off)
+    WHERE NOT EXISTS (
+        FROM unread AS t WHERE (t.queue, t.part) = (wanted.queue, wanted.part) AND off BETWEEN first AND last)
+)
 SELECT queue, coalesce(
     (SELECT min(off) FROM l WHERE l.queue = x.queue AND l.part = x.part AND l.off > x.off),
     (SELECT next FROM h WHERE h.queue = x.queue AND h.part = x.part)) AS off
@@ -228,9 +245,12 @@ SELECT queue, off FROM (
     "answered_pushes_are_in_the_log": """
 SELECT queue, off FROM m WHERE answered IS NOT NULL AND (logged = 0 OR logged = 1 AND log_off <> off)
 AND held(m.queue, m.part, off, answered)""",
+    "every_segment_can_be_read": "SELECT queue, first FROM unread",
     "deliveries_are_what_was_pushed": """
 WITH known AS (FROM m WHERE given > 0 AND (queued > 0 OR NOT EXISTS (FROM cut WHERE since <= m.seen)))
 SELECT queue, off FROM known WHERE pushed = 0 AND (queue, part) NOT IN (FROM nameless)
+    AND (queue, part, key) NOT IN (SELECT (queue, part, key) FROM d WHERE astray)
+UNION ALL SELECT queue, off FROM d WHERE astray
 UNION ALL SELECT queue, off FROM known WHERE seen < began
 UNION ALL SELECT queue, off FROM d SEMI JOIN known USING (queue, part, key) WHERE ph IS NOT NULL AND ph NOT IN (
     SELECT ph FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
@@ -389,6 +409,98 @@ WITH r AS (
 SELECT queue, live FROM r WHERE keeps IS NULL
 UNION ALL SELECT queue, m.off FROM m JOIN r USING (queue, part)
 WHERE answered IS NOT NULL AND m.off < live AND $taken_at - began < keeps""",
+    "pops_keep_to_their_limits": """
+WITH r AS (FROM c WHERE kind = 'pop' AND outcome = 'ok' AND len(deliveries) > 0)
+SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE len(deliveries) > batch
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE len(list_distinct(list_transform(deliveries,
+    lambda d: struct_pack(a := d.queue, b := d.partition)))) > CASE WHEN partitions >= 1 THEN partitions ELSE 1000 END
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r
+WHERE len(list_filter(deliveries, lambda d: d.queue <> r.queue)) > 0
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r
+WHERE len(list_filter(deliveries, lambda d: d.partition <> r.partition)) > 0
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE NOT auto_ack AND coalesce(lease, '') = ''
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE auto_ack AND lease <> ''
+UNION ALL SELECT max(queue), NULL FROM r WHERE lease <> '' GROUP BY lease HAVING count(*) > 1""",
+    "answers_do_not_contradict_themselves": """
+SELECT queue, off FROM a WHERE dead AND status NOT IN ('failed', 'dlq')
+UNION ALL SELECT queue, off FROM a WHERE noop AND status NOT IN ('completed', 'success')
+UNION ALL SELECT queue, off FROM a WHERE said = 'ok'
+    AND status NOT IN ('completed', 'success', 'failed', 'retry', 'dlq')
+UNION ALL SELECT queue, off FROM a WHERE said = 'fail' AND (dead OR noop)
+UNION ALL SELECT queue, off FROM p WHERE said = 'fail' AND (dup OR spooled)
+UNION ALL SELECT queue, off FROM p WHERE dup AND spooled
+UNION ALL SELECT queue, off FROM p WHERE spooled AND off IS NOT NULL AND key <> 'offset ' || off
+UNION ALL SELECT queue, log_off FROM m WHERE pushed > 0 AND refused = pushed AND logged > 0
+    AND key <> 'offset ' || log_off
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM c WHERE kind = 'pop'
+    AND len(list_filter(deliveries, lambda d: d."offset" <> offset_in(d.message_id))) > 0
+UNION ALL SELECT coalesce(queue, agent || '.'), NULL FROM (
+    SELECT *, len(list_filter(pushes, lambda i: i.outcome = 'ok')) + len(list_filter(acks, lambda i: i.outcome = 'ok'))
+        + len(deliveries) AS results,
+        len(list_filter(pushes, lambda i: i.outcome = 'unknown'))
+        + len(list_filter(acks, lambda i: i.outcome = 'unknown')) AS open
+    FROM c WHERE kind IN ('push', 'pop', 'ack', 'renew', 'transaction')
+), LATERAL (SELECT unnest([
+    outcome = 'ok' AND answered IS NULL, outcome = 'unknown' AND answered IS NOT NULL, answered < sent,
+    outcome <> 'ok' AND results > 0, outcome = 'ok' AND open > 0]) AS wrong) WHERE wrong""",
+    "a_duplicate_names_the_stored_message": """
+SELECT queue, m.off FROM p JOIN m USING (queue, part, key)
+WHERE p.dup AND p.said = 'ok' AND p.off NOT IN (m.off, m.off_high)
+AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (p.queue, p.part) AND t.live > p.off)""",
+    "only_leases_that_were_given_can_ack": """
+WITH told AS (SELECT queue, part, grp FROM d WHERE NOT auto_ack GROUP BY ALL HAVING min(lease) <> ''),
+named AS (
+    SELECT a.*, (queue, part, grp, lease) IN (SELECT (queue, part, grp, lease) FROM d) AS given
+    FROM a SEMI JOIN told USING (queue, part, grp)
+    WHERE said = 'ok' AND call = 'ok' AND NOT noop AND agent NOT IN (SELECT agent FROM cut)
+)
+SELECT queue, off FROM named WHERE lease <> '' AND NOT given
+UNION ALL SELECT queue, off FROM named AS x WHERE lease IS NOT NULL AND (given OR lease = '') AND finishes
+AND NOT EXISTS (FROM d WHERE (d.queue, d.part, d.grp, d.key) = (x.queue, x.part, x.grp, x.key))""",
+    "a_renewal_revives_no_lease": """
+WITH r AS (FROM c WHERE kind = 'renew' AND coalesce(lease, '') <> ''),
+ends AS (
+    SELECT lease, max(queue) AS queue, max(ended + lease_seconds * 1e6) AS moment,
+        bool_or(lease_seconds IS NULL) AS endless
+    FROM c WHERE kind = 'pop' AND coalesce(lease, '') <> '' AND NOT auto_ack GROUP BY lease
+)
+SELECT coalesce(e.queue, r.agent || '.'), NULL FROM r LEFT JOIN ends AS e USING (lease)
+WHERE r.outcome = 'ok' AND r.agent NOT IN (SELECT agent FROM cut) AND (e.lease IS NULL OR NOT endless
+    AND r.began > greatest(moment, coalesce((SELECT max(o.ended + o.lease_seconds * 1e6) FROM r AS o
+        WHERE o.lease = r.lease AND o.outcome <> 'fail' AND (o.agent, o.number) <> (r.agent, r.number)
+        AND o.began <= r.ended), 0)))""",
+    "attempts_are_at_most_the_deliveries": """
+SELECT queue, off FROM d AS x WHERE attempt > (SELECT count(DISTINCT (agent, number)) FROM d AS y
+    WHERE (y.queue, y.part, y.grp) = (x.queue, x.part, x.grp))
+AND NOT EXISTS (FROM hidden AS o WHERE o.queue = x.queue AND o.grp = x.grp)""",
+    "no_group_is_forgotten": """
+SELECT queue, NULL FROM d JOIN queues AS q USING (queue)
+WHERE (queue, grp) NOT IN (SELECT (queue, "group") FROM groups UNION SELECT (queue, "group") FROM retired)
+GROUP BY queue, grp HAVING max(d.began) > max(q.created_at)""",
+    "delivered_times_are_those_of_the_log": """
+SELECT d.queue, d.off FROM (FROM d WHERE created_at IS NOT NULL) AS d JOIN m USING (queue, part, key)
+JOIN l ON (l.queue, l.part, l.off) = (d.queue, d.part, m.log_off)
+WHERE logged = 1 AND NOT EXISTS (FROM d AS o WHERE (o.queue, o.part, o.grp, o.key) = (d.queue, d.part, d.grp, d.key)
+    AND o.off <> m.log_off) AND d.off IS NOT NULL
+GROUP BY d.queue, d.part, d.off
+HAVING min(d.created_at) < min(l.created_at) - 1000 OR max(d.created_at) > min(l.created_at) + 1000""",
+    "messages_have_the_time_of_their_push": """
+SELECT m.queue, m.off FROM m JOIN l ON (l.queue, l.part, l.off) = (m.queue, m.part, m.log_off)
+WHERE logged = 1 AND direct = 1 AND NOT EXISTS (FROM p WHERE (p.queue, p.part, p.key) = (m.queue, m.part, m.key)
+    AND agent NOT IN (SELECT agent FROM compared))
+AND (l.created_at < m.began - 1000 OR l.created_at > m.answered + 1000)""",
+    "cursors_know_what_was_delivered": """
+WITH k AS (
+    SELECT queue, partition AS part, "group" AS grp, lease, upto, seen FROM cursors AS k
+    WHERE seen IS NOT NULL AND NOT EXISTS (FROM hidden AS o WHERE o.queue = k.queue AND o.grp = k."group")
+    AND (queue, "group") IN (SELECT (queue, grp) FROM d UNION SELECT (queue, grp) FROM a)
+)
+SELECT k.queue, max(d.off) FROM k JOIN d USING (queue, part, grp) GROUP BY k.queue, k.part, k.grp, seen
+HAVING seen < max(d.off)
+UNION ALL SELECT k.queue, x.last FROM k LEFT JOIN (
+    SELECT queue, part, grp, lease, max(off) AS last FROM d WHERE NOT auto_ack GROUP BY ALL
+) AS x USING (queue, part, grp, lease)
+WHERE k.lease IS NOT NULL AND (x.last IS NULL OR x.last <> k.upto)""",
     "pushes_with_sql_keep_their_order": """
 WITH s AS (FROM placed SEMI JOIN own USING (queue, part, key) WHERE kind = 'sql')
 SELECT queue, off FROM (
@@ -408,15 +520,57 @@ SELECT queue, log_off FROM s WHERE call = 'ok' AND due AND logged <> 1
 UNION ALL SELECT queue, log_off FROM s WHERE call = 'fail' AND there AND pushed = refused
 UNION ALL SELECT queue, NULL FROM s WHERE call = 'unknown' AND due AND NOT there AND EXISTS (
     FROM s AS t WHERE (t.agent, t.number) = (s.agent, s.number) AND t.there AND t.pushed = 1)""",
+    "transaction_ids_are_those_of_the_log": """
+WITH k AS (
+    FROM log AS g WHERE NOT EXISTS (FROM deleted AS t WHERE t.part_id = g.part_id
+        AND g."offset" BETWEEN t.first AND t.last) AND damage IS NULL
+),
+sums AS (
+    SELECT h.part_id, h.queue, coalesce(max(i.ids), 0) AS ids, coalesce(max(i.checksum), 0) AS checksum
+    FROM h LEFT JOIN id_sums AS i USING (part_id) GROUP BY ALL
+),
+own AS (
+    SELECT part_id, count(*) AS n, bit_xor(xor(id_key, (id_key & 4294967295) * ("offset" & 1073741823))) AS checksum
+    FROM k JOIN h USING (part_id) WHERE id_key IS NOT NULL AND "offset" >= live GROUP BY part_id
+)
+SELECT h.queue, k."offset" FROM k JOIN h USING (part_id) WHERE k.id_differs
+UNION ALL SELECT queue, NULL FROM sums LEFT JOIN own USING (part_id)
+WHERE (ids <> coalesce(n, 0) OR sums.checksum <> coalesce(own.checksum, 0))
+AND part_id NOT IN (SELECT part_id FROM log WHERE damage IS NOT NULL)""",
+    "the_log_has_the_pushed_payloads": """
+WITH t AS (
+    SELECT m.queue, m.log_off, ph = payload_hash OR coalesce(ph = sorted_hash, false) AS alike, pusher
+    FROM m JOIN (
+        SELECT queue, part, key, max(ph) AS ph, min(agent) AS pusher FROM p GROUP BY ALL HAVING max(ph) = min(ph)
+    ) USING (queue, part, key)
+    JOIN h USING (queue, part) JOIN log AS g ON g.part_id = h.part_id AND g."offset" = m.log_off
+    WHERE m.logged = 1 AND payload_hash IS NOT NULL
+)
+SELECT queue, log_off FROM t WHERE NOT alike AND pusher IN (SELECT pusher FROM t WHERE alike)""",
+    "dead_letters_are_of_their_messages": """
+WITH b AS (
+    SELECT t.queue, t."offset" AS off, g.payload_hash <> t.payload_hash AS one,
+        g.id_key IS NOT NULL AND g.hash <> t.id_hash AS two, g.created_at <> t.created_at AS three
+    FROM dead_letters AS t JOIN h ON (h.queue, h.part) = (t.queue, t.partition)
+    JOIN log AS g ON g.part_id = h.part_id AND g."offset" = t."offset"
+)
+SELECT queue, off FROM b WHERE one UNION ALL SELECT queue, off FROM b WHERE two
+UNION ALL SELECT queue, off FROM b WHERE three
+UNION ALL SELECT queue, "offset" FROM flaws WHERE audit = 'dead_letters_are_of_their_messages'""",
     "spooled_messages_are_stored_once": """
 SELECT queue, off FROM m WHERE spooled AND logged <> 1 AND held(m.queue, m.part, off, answered)""",
+}
+# What PostgreSQL has found with a query is not looked for once more.
+AUDITS |= {
+    name: f"""SELECT queue, "offset" FROM flaws WHERE audit = '{name}'""" for name in QUERIES if name not in AUDITS
 }
 
 
 def as_tables(rows: Tables) -> dict[str, pa.Table]:
     """The rows as what ``judge`` reads."""
     kinds = {"calls": Call, "log": LogRow, "heads": Head, "cursors": Cursor, "dead_letters": DeadLetter}
-    kinds |= {"queues": Queue, "groups": Group, "deleted": Deleted, "waiting": Waiting}
+    kinds |= {"queues": Queue, "groups": Group, "deleted": Deleted, "retired": Group, "waiting": Waiting}
+    kinds |= {"id_sums": IdSum, "flaws": Flaw}
     return {name: arrow_table(kind, getattr(rows, name)) for name, kind in kinds.items()}
 
 

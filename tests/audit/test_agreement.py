@@ -114,6 +114,7 @@ def test_audits_and_checkers_say_the_same(spark, batch):
     verdicts = run(Inputs(rows), max_evidence=10_000)
     rows.unpersist()
     there = {verdict.audit for verdict in verdicts}
+    both = {NAMES.get(check.name, check.name) for check, _ in all_checkers()}
     for name, calls in journals.items():
         audits = {v.audit for v in verdicts for each in v.evidence if (each.queue or "").partition(".")[0] == name}
-        assert audits == of_checkers(calls) & there, (name, batch[int(name[1:])])
+        assert audits & both == of_checkers(calls) & there, (name, batch[int(name[1:])])

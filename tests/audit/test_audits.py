@@ -61,9 +61,17 @@ def test_joins_with_too_many_rows_for_a_broadcast_say_the_same(spark, planted, m
     assert said(shuffled) == said(planted.verdicts)
 
 
+#: What is stored can be judged whatever a journal lacks.
+BESIDE = {
+    "groups_have_their_cursors", "no_group_is_forgotten", "partitions_are_complete", "cursors_stand_in_the_log",
+    "the_log_has_the_pushed_payloads",
+}  # fmt: skip
+
+
 def said_of(inputs: Inputs, *guarantees: str) -> dict[str, tuple[str, str]]:
     """By audit: the verdict and its text."""
-    return {each.audit: (each.result, each.text) for each in run(inputs, guarantees)}
+    verdicts = [each for each in run(inputs, guarantees) if each.audit not in BESIDE]
+    return {each.audit: (each.result, each.text) for each in verdicts}
 
 
 def journal(spark, calls: list[Call]) -> Inputs:
@@ -81,7 +89,8 @@ def test_what_a_journal_does_not_touch_is_unknown(spark):
         "first_deliveries_in_offset_order", "deliveries_leave_no_gap", "pushes_keep_their_order",
         "delivered_times_never_fall", "deliveries_are_what_was_pushed", "a_transaction_id_is_stored_once",
         "a_lease_excludes_all_others", "an_ended_lease_acks_nothing", "attempts_rise",
-        "what_is_done_does_not_come_again",
+        "what_is_done_does_not_come_again", "pops_keep_to_their_limits", "answers_do_not_contradict_themselves",
+        "only_leases_that_were_given_can_ack", "attempts_are_at_most_the_deliveries",
     }  # fmt: skip
     assert said["the_log_holds_what_was_pushed"] == (Result.UNKNOWN, "needs the log (--dsn)")
     assert said["each_input_makes_its_output_once"] == (Result.UNKNOWN, "no transaction with an ack to check")

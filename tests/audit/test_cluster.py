@@ -69,7 +69,7 @@ def place(_):
     import pyspark_queen.source
     return pyspark_queen.source.__file__
 
-session = start(sys.argv[1], Path(sys.argv[2]), partitions=2)
+session = start(sys.argv[1], Path(sys.argv[2]), rows=0)
 print(*session.sparkContext.parallelize(range(4), 4).map(place).collect())
 session.stop()
 """
@@ -95,6 +95,47 @@ def test_executors_run_the_package_that_the_driver_sends(tmp_path, master):
     assert set(places) == {"./spark_validation.zip/pyspark_queen/source.py"}
 
 
+STREAM = """
+import sys
+from pathlib import Path
+from spark_validation.session import start
+
+master, work, dsn, lake = sys.argv[1:]
+session = start(master, Path(work), rows=0)
+stream = session.readStream.format("queen").schema("partition string, offset bigint, payload string")
+stream = stream.options(dsn=dsn, startingOffsets="earliest", maxRecordsPerPartition=100).load()
+writer = stream.writeStream.format("parquet").option("path", lake).option("checkpointLocation", lake + ".state")
+query = writer.trigger(availableNow=True).start()
+query.awaitTermination()
+table = session.read.format("queen").option("dsn", dsn).schema("partition string, offset bigint").load()
+print(table.distinct().count(), session.read.parquet(lake).count())
+session.stop()
+"""
+
+
+@pytest.mark.timeout(2400)
+def test_a_stream_and_a_table_on_a_cluster_read_each_message_once(tmp_path, master, postgres):
+    url = asyncio.run(create_database(postgres))
+    try:
+        for run_number, messages in enumerate((400, 300)):
+            asyncio.run(load(url, messages, 3, 20, seed=run_number))
+            work = tmp_path / f"driver{run_number}"
+            work.mkdir()
+            ended = subprocess.run(
+                [sys.executable, "-c", STREAM, master, str(work), url, str(tmp_path / "lake")],
+                cwd=tmp_path,
+                env=clean_environment(JAVA_HOME=str(java_home())),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert ended.returncode == 0, ended.stderr
+            there = (400, 700)[run_number]
+            assert ended.stdout.split() == [str(there), str(there)]
+    finally:
+        asyncio.run(drop_database(postgres, url))
+
+
 @pytest.mark.timeout(2400)
 def test_an_audit_on_a_cluster_judges_journal_and_log(tmp_path, master, postgres):
     journal = tmp_path / "journal"
@@ -109,4 +150,4 @@ def test_an_audit_on_a_cluster_judges_journal_and_log(tmp_path, master, postgres
         asyncio.run(drop_database(postgres, url))
     assert ended.returncode == 0, ended.stderr + (tmp_path / "cluster.log").read_text()[-3000:]
     # The database does not have the queue of the journal, so that messages between two may have been removed.
-    assert "2 audits valid, 0 invalid, 1 unknown" in ended.stdout
+    assert "3 audits valid, 0 invalid, 1 unknown" in ended.stdout

@@ -40,7 +40,7 @@ def test_a_generated_run_is_valid(tmp_path, monkeypatch, hot):
 
 
 def test_a_generated_run_has_something_for_every_audit(tmp_path):
-    done = cli("bench", "audit", "--smoke", "--json", str(tmp_path / "samples.jsonl"), patience=600)
+    done = cli("bench", "audit", "--smoke", "--samples", str(tmp_path / "samples.jsonl"), patience=600)
     assert done.returncode == 0, done.stderr
     samples = {each.case.partition(": ")[2]: each.figures for each in read(tmp_path / "samples.jsonl", "audit").samples}
     whole = samples.pop("all audits")

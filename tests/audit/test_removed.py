@@ -14,7 +14,7 @@ from bench.load.journal import calls
 from bench.load.lines import Line
 from spark_validation.columns import arrow_table
 from spark_validation.inputs import Inputs
-from spark_validation.journal.schema import Call
+from spark_validation.journal.schema import QUEUE_MODE, Call
 from spark_validation.log.snapshot import Snapshot
 from spark_validation.run import Result, run
 from tests.support.processes import Server, wait_until
@@ -43,7 +43,8 @@ class Agent:
 
     server: Server
     lines: list[Line] = field(default_factory=list)
-    drained: list[tuple[int, str]] = field(default_factory=list)
+    drained: list[tuple[int, str, str]] = field(default_factory=list)
+    unrecorded: list[tuple[str, str]] = field(default_factory=list)
 
     def ask(self, op: str, method: str, path: str, body: Any, told: Any = None) -> Any:
         sent = time.time_ns() // 1_000_000
@@ -54,7 +55,7 @@ class Agent:
         self.lines.append(line)
         return answer
 
-    def configure(self, queue: str, **options: int) -> None:
+    def configure(self, queue: str, **options: Any) -> None:
         self.ask("configure", "POST", "configure", {"queue": queue, "options": {"leaseTime": 60} | options})
 
     def push(self, queue: str, *ids: str) -> None:
@@ -74,13 +75,17 @@ class Agent:
         if said:
             self.ask("ack", "POST", "ack/batch", {"acknowledgments": said})
         else:
-            self.drained.append((time.time_ns() // 1000, queue))
+            self.drained.append((time.time_ns() // 1000, queue, QUEUE_MODE))
         return [message["transactionId"] for message in messages]
 
     def journal(self) -> list[Call]:
         rows = list(calls(self.lines, "r", "agent"))
-        for at, queue in self.drained:
-            rows.append(Call(run="r", agent="agent", number=len(rows), kind="drained", sent=at, queue=queue))
+        for at, queue, group in self.drained:
+            row = {"run": "r", "agent": "agent", "number": len(rows), "kind": "drained", "sent": at}
+            rows.append(Call(**row, queue=queue, group=group))
+        for queue, group in self.unrecorded:
+            row = {"run": "r", "agent": "agent", "number": len(rows), "kind": "pop", "sent": 0, "outcome": "unknown"}
+            rows.append(Call(**row, queue=queue, group=group, auto_ack=True))
         return [*rows, Call(run="r", agent="agent", number=len(rows), kind="end", sent=time.time_ns() // 1000)]
 
 

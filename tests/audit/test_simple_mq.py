@@ -204,12 +204,11 @@ def test_a_load_is_audited_green_with_its_database(spark: SparkSession, tmp_path
             assert rows.count() > 0
             tables.close()
         # And as people do it.
-        report = tmp_path / "audit.json"
-        asked = ("--interface", "simple-mq", "--guarantee", "G-SMQ-4", "--master", "local[2]", "--json", str(report))
+        asked = ("--interface", "simple-mq", "--guarantee", "G-SMQ-4", "--master", "local[2]", "--json")
         audited = run("audit", *asked, "--dsn", server.dsn, "--journal", str(place), patience=900)
     assert [verdict for verdict in verdicts if verdict.result is Result.INVALID] == []
     judged = {id_ for verdict in verdicts if verdict.result is Result.VALID for id_ in verdict.ids}
     assert judged >= {"G-SMQ-1", "G-SMQ-2", "G-SMQ-4", "G-SMQ-6", "G-SMQ-7", "G-SMQ-8"}
     assert audited.returncode == 0, audited.stdout + audited.stderr
-    [verdict] = json.loads(report.read_text())["verdicts"]
+    [verdict] = json.loads(audited.stdout)["verdicts"]
     assert (verdict["audit"], verdict["result"]) == ("the_count_is_that_of_the_messages", "valid")

@@ -427,6 +427,24 @@ def test_a_table_is_written_over_http_and_the_same_write_again_writes_nothing(sp
     assert len(written(place, "twice")["Default"]) == 4
 
 
+def test_headers_are_written_and_tell_rows_apart(spark, place):
+    def rows(kinds: list[str | None]) -> DataFrame:
+        given = [("p", "1", {"kind": kind} if kind else None) for kind in kinds]
+        return spark.createDataFrame(given, "partition string, payload string, headers map<string, string>").coalesce(1)
+
+    write = {"url": str(place.http.base_url), "queue": "headed", "writeId": "w"}
+    # A task that is repeated, with its rows in another order: what is there is not written again, the rest is.
+    rows(["a"]).write.format("queen").mode("append").options(**write).save()
+    rows(["b", None, "a"]).write.format("queen").mode("append").options(**write).save()
+    read = table(spark, place, "offset bigint, payload string, headers map<string, string>", queue="headed")
+    assert [row.headers for row in read.orderBy("offset").collect()] == [{"kind": "a"}, {"kind": "b"}, None]
+    without = spark.sql("SELECT '1' AS payload, map('kind', CAST(NULL AS string)) AS headers")
+    with pytest.raises(PySparkException, match="a row has a header without a value"):
+        without.write.format("queen").mode("append").options(**write).save()
+    with pytest.raises(PySparkException, match="takes no headers"):
+        rows(["a"]).write.format("queen").mode("append").options(dsn=place.dsn, queue="headed").save()
+
+
 def test_a_table_is_written_with_sql(spark, place):
     place.http.post("/api/v1/configure", json={"queue": "sql"}).raise_for_status()
     write = rows_of(spark, 20).write.format("queen").mode("append")

@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from tests.support.late import LATE
@@ -39,10 +38,10 @@ def main() -> int:
 def _failures(kind: str, arguments: argparse.Namespace) -> int:
     """How many runs on a server of this kind were not as they should be."""
     failures = 0
-    with _server(kind) as (url, last_lines), open_folder() as folder:
+    with _server(kind) as (url, last_lines):
         for number in range(arguments.runs):
             seed = arguments.first_seed + (0 if arguments.same_seed else number)
-            report = _report(url, folder / "report.json", seed, arguments.profile)
+            report = _report(url, seed, arguments.profile)
             invalid = any(row["result"] == "invalid" for row in report["rows"])
             failed = invalid if arguments.late else not report["passed"]
             failures += failed
@@ -63,12 +62,11 @@ def _server(kind: str) -> Iterator[tuple[str, Callable[[], str]]]:
         yield f"http://127.0.0.1:{server.port}", server.last_lines
 
 
-def _report(url: str, file: Path, seed: int, profile: str) -> dict[str, Any]:
-    file.unlink(missing_ok=True)
-    done = verify(url, f"--seed={seed}", f"--profile={profile}", f"--json={file}")
-    if not file.exists():
-        raise SystemExit(f"seed {seed}: no report\n{done.stdout}{done.stderr}")
-    report: dict[str, Any] = json.loads(file.read_text())
+def _report(url: str, seed: int, profile: str) -> dict[str, Any]:
+    done = verify(url, f"--seed={seed}", f"--profile={profile}", "--json")
+    if not done.stdout:
+        raise SystemExit(f"seed {seed}: no report\n{done.stderr}")
+    report: dict[str, Any] = json.loads(done.stdout)
     return report
 
 

@@ -70,12 +70,12 @@ def count_queues(server: Server) -> Any:
 def test_everything_is_valid_on_the_server(
     server: Server, tmp_path: Path, show_at_the_end: Callable[[str], None], record_property: Any
 ) -> None:
-    files = {name: tmp_path / name for name in ("json", "junit", "html")}
+    files = {name: tmp_path / name for name in ("junit", "html")}
     url = f"http://127.0.0.1:{server.port}"
-    result = verify(url, *(f"--{name}={path}" for name, path in files.items()))
-    show_at_the_end(result.stdout)
+    result = verify(url, "--json", *(f"--{name}={path}" for name, path in files.items()))
+    report = json.loads(result.stdout)
+    show_at_the_end("".join(f"{row['id']:<12} {row['result']:<8} {row['check']}\n" for row in report["rows"]))
     assert result.returncode == 0, result.stdout + result.stderr
-    report = json.loads(files["json"].read_text())
     record_property("seed", report["seed"])
     assert report["passed"]
     assert {row["id"] for row in report["rows"] if row["result"] != "valid"} <= MAY_BE_SKIPPED
@@ -87,22 +87,19 @@ def test_everything_is_valid_on_the_server(
     assert count_queues(server) == 0
 
 
-def test_statuses_are_reported_apart(server: Server, tmp_path: Path) -> None:
-    file = tmp_path / "report"
-    result = verify(f"http://127.0.0.1:{server.port}/", "--profile=quick", "--seed=7", f"--json={file}")
-    report = json.loads(file.read_text())
+def test_statuses_are_reported_apart(server: Server) -> None:
+    result = verify(f"http://127.0.0.1:{server.port}/", "--profile=quick", "--seed=7", "--json")
+    report = json.loads(result.stdout)
     assert (report["seed"], report["profile"]) == (7, "quick")
     seen = {row["situation"]: {status for status, _ in row["seen"]} for row in report["statuses"]}
     assert (seen["push"], seen["pop, empty"], seen["malformed request"]) == ({201}, {204}, {400})
-    assert "seed 7" in result.stdout
 
 
-def test_only_the_checks_of_some_guarantees_are_run(server: Server, tmp_path: Path) -> None:
-    file = tmp_path / "report"
+def test_only_the_checks_of_some_guarantees_are_run(server: Server) -> None:
     url = f"http://127.0.0.1:{server.port}"
-    result = verify(url, "--only=G-IDEM-4", "--only=G-ACK-5", f"--json={file}")
+    result = verify(url, "--only=G-IDEM-4", "--only=G-ACK-5", "--json")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert {row["id"] for row in json.loads(file.read_text())["rows"]} == {"G-IDEM-4", "G-ACK-5"}
+    assert {row["id"] for row in json.loads(result.stdout)["rows"]} == {"G-IDEM-4", "G-ACK-5"}
     result = verify(url, "--only=G-NO-1")
     assert result.returncode == 2
     assert "no check here is about G-NO-1" in result.stderr
@@ -136,8 +133,9 @@ def test_a_url_without_a_server_is_an_error_of_its_own(url: str) -> None:
     result = verify(url)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    assert "is unreachable" in result.stderr
+    [line] = result.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert url in line
 
 
 # Broken servers
@@ -307,13 +305,14 @@ class Loses(Proxy):
 
 def broken(kind: type[Stub], tmp_path: Path, *options: str, **shared: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The report on a broken server, and what the server has seen."""
-    files = {name: tmp_path / name for name in ("json", "junit", "html")}
+    files = {name: tmp_path / name for name in ("junit", "html")}
     with stub(kind, **shared) as (url, seen):
-        result = verify(url, "--profile=quick", *options, *(f"--{name}={path}" for name, path in files.items()))
+        given = (f"--{name}={path}" for name, path in files.items())
+        result = verify(url, "--profile=quick", "--json", *options, *given)
     assert result.returncode in {1, 3}, result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
     ET.parse(files["junit"])
-    report: dict[str, Any] = json.loads(files["json"].read_text())
+    report: dict[str, Any] = json.loads(result.stdout)
     assert not report["passed"]
     assert ("invalid" in {row["result"] for row in report["rows"]}) == (result.returncode == 1)
     assert [row for row in report["rows"] if "crashed" in row["text"]] == []
@@ -348,16 +347,15 @@ def test_created_queues_are_deleted_despite_lost_answers(server: Server) -> None
     assert count_queues(server) == 0
 
 
-def test_a_server_without_long_polls_is_asked_again(server: Server, tmp_path: Path) -> None:
-    file = tmp_path / "report"
+def test_a_server_without_long_polls_is_asked_again(server: Server) -> None:
     with stub(HoldsNothing, upstream=server.port) as (url, _):
-        result = verify(url, "--only=G-WAIT-1", "--only=G-WAIT-4", "--only=G-DLQ-4", f"--json={file}")
+        result = verify(url, "--only=G-WAIT-1", "--only=G-WAIT-4", "--only=G-DLQ-4", "--json")
     assert result.returncode == 0, result.stdout + result.stderr
-    results = {(row["id"], row["result"]) for row in json.loads(file.read_text())["rows"]}
+    results = {(row["id"], row["result"]) for row in json.loads(result.stdout)["rows"]}
     assert results == {("G-WAIT-1", "skipped"), ("G-WAIT-4", "skipped"), ("G-DLQ-4", "valid")}
 
 
-@pytest.mark.parametrize("option", ["json", "junit", "html"])
+@pytest.mark.parametrize("option", ["junit", "html"])
 def test_a_report_that_cannot_be_written_is_refused_before_the_run(option: str, tmp_path: Path) -> None:
     with stub(Html) as (url, _):
         result = verify(url, f"--{option}={tmp_path / 'missing' / 'report'}")
@@ -384,14 +382,11 @@ def test_a_server_that_loses_messages_is_refuted(server: Server, tmp_path: Path)
     assert "never delivered" in row["text"]
 
 
-def test_a_server_that_answers_200_to_everything_keeps_its_promises_all_the_same(
-    server: Server, tmp_path: Path
-) -> None:
-    file = tmp_path / "report"
+def test_a_server_that_answers_200_to_everything_keeps_its_promises_all_the_same(server: Server) -> None:
     with stub(TwoHundred, upstream=server.port) as (url, _):
-        result = verify(url, "--profile=quick", f"--json={file}")
+        result = verify(url, "--profile=quick", "--json")
     assert result.returncode == 0, result.stdout + result.stderr
-    report = json.loads(file.read_text())
+    report = json.loads(result.stdout)
     differing = {row["situation"] for row in report["statuses"] if row["recommended"] in {"201", "204"}}
     assert {"push", "pop, empty"} <= differing
     assert all(

@@ -35,15 +35,14 @@ def execute(server: Server, sql: str) -> Any:
     return asyncio.run(work())
 
 
-def report_of(server: Server, tmp_path: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    file = tmp_path / "report.json"
-    done = verify(f"http://127.0.0.1:{server.port}", "--interface", "simple-mq", "--json", str(file), *options)
-    assert file.exists(), done.stderr
-    return done.returncode, json.loads(file.read_text())
+def report_of(server: Server, *options: str) -> tuple[int, dict[str, Any]]:
+    done = verify(f"http://127.0.0.1:{server.port}", "--interface", "simple-mq", "--json", *options)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
 
 
 def test_all_is_valid_on_the_real_server(server: Server, tmp_path: Path) -> None:
-    code, report = report_of(server, tmp_path, "--profile", "quick", "--seed", "7")
+    code, report = report_of(server, "--profile", "quick", "--seed", "7")
     assert [row for row in report["rows"] if row["result"] != "valid"] == []
     assert code == 0
     live = {id_ for id_, each in GUARANTEES.items() if each.family == "SMQ" and Level.LIVE in each.levels}
@@ -52,7 +51,7 @@ def test_all_is_valid_on_the_real_server(server: Server, tmp_path: Path) -> None
 
 
 def test_only_the_checks_of_some_guarantees_are_run(server: Server, tmp_path: Path) -> None:
-    code, report = report_of(server, tmp_path, "--only=G-SMQ-11", "--only=G-SMQ-12")
+    code, report = report_of(server, "--only=G-SMQ-11", "--only=G-SMQ-12")
     assert code == 0
     assert {row["id"] for row in report["rows"]} == {"G-SMQ-11", "G-SMQ-12"}
     done = verify(f"http://127.0.0.1:{server.port}", "--interface=simple-mq", "--only=G-ORD-1")
@@ -77,7 +76,7 @@ def test_a_broken_server_is_found_out(server: Server, tmp_path: Path, name: str)
     fault, broken = MUTANTS[name]
     execute(server, _FUNCTION.format(fault))
     try:
-        code, report = report_of(server, tmp_path, "--profile", "quick", "--seed", "7")
+        code, report = report_of(server, "--profile", "quick", "--seed", "7")
     finally:
         execute(server, "DROP FUNCTION simple_mq.mutate CASCADE")
     assert code == 1

@@ -140,10 +140,10 @@ async def _inspect(tour: Tour) -> None:
     call = tour.call
     await call("listQueues", namespace="shop", limit=10)
     for on in (True, False):
-        await call("pauseQueue", queue="orders", body={"enabled": on})
-        await call("pauseConsumerGroup", consumerGroup="billing", queue="orders", body={"enabled": on})
-    await call("pauseQueue", 404, queue="unknown", body={"enabled": True})
-    await call("pauseConsumerGroup", 404, consumerGroup="unknown", queue="orders", body={"enabled": True})
+        await call("pauseQueue", queue="orders", body={"paused": on})
+        await call("pauseConsumerGroup", consumerGroup="billing", queue="orders", body={"paused": on})
+    await call("pauseQueue", 404, queue="unknown", body={"paused": True})
+    await call("pauseConsumerGroup", 404, consumerGroup="unknown", queue="orders", body={"paused": True})
     await call("listQueues", 400, limit=0)
     await call("getQueue", queue="orders")
     await call("getQueue", 404, queue="unknown")
@@ -190,6 +190,9 @@ async def _bury(tour: Tour) -> None:
     place = {"partitionId": waiting["partitionId"], "transactionId": waiting["transactionId"]}
     await call("giveUpMessage", **place, body={"error": "not wanted"})
     await call("giveUpMessage", 409, **place)
+    await call("listDeadLetterErrors", queue="letters")
+    await call("replayDeadLetters", body={"queue": "letters", "error": "cannot be read", "limit": 1})
+    await call("replayDeadLetters", 400, body={"queue": "letters", "limit": 0})
     await call("purgeDeadLetters", queue="letters")
     await call("purgeDeadLetters", 400)
     await call("deleteQueue", queue="letters")
@@ -268,6 +271,8 @@ async def _administer_groups(tour: Tour) -> None:
     await call("updateSubscription", consumerGroup=group, body={"subscriptionTimestamp": "2026-01-01T00:00:00Z"})
     await call("updateSubscription", 400, consumerGroup=group, body={})
     place = {"consumerGroup": group, "queue": "orders"}
+    await call("previewSeek", **place, toBeginning="true")
+    await call("previewSeek", 400, **place)
     await call("seekConsumerGroup", **place, body={"timestamp": "2026-01-01T00:00:00Z"})
     await call("seekConsumerGroup", 400, **place, body={})
     await call("seekPartition", **place, partition="alice", body={"toBeginning": True})

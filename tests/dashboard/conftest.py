@@ -18,8 +18,8 @@ from tests.support.tokens import SECRET
 WIDTHS = (1280, 390)
 _HEIGHT = 860
 _PATIENCE_MS = 60_000
-#: What Chromium says of an answer that is an error. A busy PostgreSQL may be down for a moment.
-_REFUSED = re.compile(r"Failed to load resource.*status of (401|503)")
+#: What Chromium says of an answer that is an error. A busy PostgreSQL may be down for a moment; a queue may be unknown.
+_REFUSED = re.compile(r"Failed to load resource.*status of (401|404|503)")
 
 # Not wait_for_function: the policy of the page forbids the eval() that it polls with.
 _FITS = """timeout => new Promise(resolve => {

@@ -119,7 +119,7 @@ def test_the_keyboard_reaches_the_content_and_keeps_its_place(
 ) -> None:
     producer.push(queue, 1)
     screen = open_screen(server)
-    screen.open("queues", title="Queues")
+    screen.page.goto(f"{screen.url}/#/queues?search={queue}")
     expect(screen.row(queue)).to_be_visible()
     screen.page.keyboard.press("Tab")
     expect(screen.page.get_by_role("link", name="Skip to content")).to_be_focused()

@@ -89,7 +89,7 @@ def test_timers_are_fired_and_cancelled_and_schedules_deleted(screen: Screen, pr
     screen.answer("Cancel timer")
     screen.says("Timer cancelled")
     screen.button("Delete daily").click()
-    screen.answer("Delete schedule")
+    screen.answer("Delete schedule", typed="daily")
     screen.says("Schedule deleted")
     expect(screen.page.get_by_role("heading", name="Timers")).to_be_hidden()
 
@@ -197,18 +197,20 @@ def test_a_dead_letter_is_replayed_elsewhere_and_the_rest_deleted(
     screen.open("dead-letters", title="Dead letters")
     screen.page.get_by_label("Queue").fill(queue)
     screen.button("Search").click()
-    expect(screen.page.get_by_role("row")).to_have_count(4)
-    screen.row("no money for 2").get_by_role("button", name="Replay").click()
+    letters = screen.page.get_by_role("region", name="Dead letters, newest failure first")
+    expect(letters.get_by_role("row")).to_have_count(4)
+    row = letters.get_by_role("row")
+    row.filter(has_text="no money for 2").get_by_role("button", name="Replay").click()
     screen.answer("Replay", partition="bob")
     screen.says(f"Replayed to {queue}, partition bob")
-    expect(screen.row("no money for 2")).to_have_count(0)
-    screen.row("no money for 1").get_by_role("button", name="Delete").click()
+    expect(row.filter(has_text="no money for 2")).to_have_count(0)
+    row.filter(has_text="no money for 1").get_by_role("button", name="Delete").click()
     screen.answer("Delete dead letter")
-    expect(screen.page.get_by_role("row")).to_have_count(2)
-    screen.button("Delete all of this queue").click()
+    expect(row).to_have_count(2)
+    screen.button("Delete all 1 of this queue").click()
     screen.answer("Delete all", typed=queue)
     screen.says("1 dead letters deleted")
-    expect(screen.page.get_by_text("No dead letters")).to_be_visible()
+    expect(letters.get_by_text("No dead letters")).to_be_visible()
     assert [message["data"] for message in producer.pop(queue, "billing")] == [2]
 
 
@@ -221,6 +223,15 @@ def test_a_group_is_moved_to_the_end_and_back_and_deleted(screen: Screen, produc
     screen.page.get_by_label("Search").fill(group)
     expect(screen.row(group)).to_contain_text("2")
     screen.button(f"Seek {group} in {queue}").click()
+    dialog = screen.page.get_by_role("dialog")
+    dialog.locator("[name=typed]").fill(group)
+    dialog.get_by_role("button", name="Seek", exact=True).click()
+    expect(dialog.get_by_role("status")).to_contain_text("Choose where to")
+    expect(dialog).to_be_visible()
+    dialog.get_by_label("Position").select_option("end")
+    expect(dialog.get_by_role("status")).to_contain_text(
+        "2 messages will be skipped, 0 messages delivered again, in 1 part"
+    )
     screen.answer("Seek")
     screen.says("Cursors moved in 1 partitions")
     screen.page.get_by_label("Only groups with a lag").check()
@@ -229,8 +240,9 @@ def test_a_group_is_moved_to_the_end_and_back_and_deleted(screen: Screen, produc
     expect(screen.button("Seek partition alice")).to_be_visible()
     assert screen.fits()
     screen.button("Seek partition alice").click()
-    screen.page.get_by_role("dialog").get_by_label("Position").select_option("beginning")
-    screen.answer("Seek")
+    dialog.get_by_label("Position").select_option("beginning")
+    expect(dialog.get_by_role("status")).to_contain_text("3 messages delivered again")
+    screen.answer("Seek", typed=group)
     # By its column: among the others is an offset, which is 3 before and after.
     expect(screen.row("alice").locator("td, th").nth(1)).to_have_text("3")
     assert [message["data"] for message in producer.pop(queue, group)] == [1, 2, 3]
@@ -254,8 +266,10 @@ def test_traces_are_a_timeline_that_the_keyboard_reaches(screen: Screen, produce
     last = lanes.get_by_role("button").last
     last.focus()
     last.press("Enter")
-    expect(screen.page.locator(".events li").last).to_be_focused()
-    expect(screen.page.locator(".events li").last).to_contain_text("shipped")
+    newest = screen.page.locator(".events li").first
+    expect(newest).to_be_focused()
+    expect(newest).to_contain_text("shipped")
+    expect(screen.page.locator(".events li.bad")).to_have_count(0)
     assert screen.fits()
 
 
@@ -286,3 +300,217 @@ def test_pops_are_switched_off_and_on(screen: Screen) -> None:
         screen.button("Switch off: Pause pops").click()
     screen.says("Pause pops: off")
     expect(screen.page.locator(".bar .badge")).to_have_text("Healthy")
+
+
+def test_ten_thousand_partitions_are_sorted_searched_and_paged_by_the_server(
+    open_screen: OpenScreen, server: Server, producer: Producer, queue: str
+) -> None:
+    """Zeros came first, because only the first thousand names were sorted."""
+    group = f"billing {queue}"
+    for first in range(0, 10_000, 1000):
+        names = [f"p{number:05}" for number in range(first, first + 1000)]
+        producer.call(
+            "POST", "/api/v1/push", {"items": [{"queue": queue, "partition": n, "payload": 1} for n in names]}
+        )
+    done = 0
+    while done < 10_000:
+        path = f"/api/v1/pop/queue/{queue}?consumerGroup={quote(group)}&batch=10000&partitions=1000&autoAck=true"
+        done += len(producer.call("GET", path)["messages"])
+    producer.push(queue, *range(3), partition="p09998")
+    producer.push(queue, *range(7), partition="p09999")
+    screen = open_screen(server)
+    screen.open("groups", group, title=f"Group {group}")
+    rows = screen.page.get_by_role("region", name=f"Partitions of {queue}").locator("tbody tr")
+    expect(rows.first).to_contain_text("p09999")
+    expect(rows.nth(1)).to_contain_text("p09998")
+    expect(rows).to_have_count(50)
+    expect(screen.page.get_by_text("1 to 50 of 10,000")).to_be_visible()
+    expect(screen.page.locator(".tile").filter(has_text="Partitions behind")).to_contain_text("of 10,000")
+    screen.button("Next").click()
+    expect(screen.page.get_by_text("51 to 100 of 10,000")).to_be_visible()
+    screen.page.reload()
+    expect(screen.page.get_by_text("51 to 100 of 10,000")).to_be_visible()
+    screen.page.get_by_label("Only partitions with a lag").check()
+    expect(screen.page.get_by_text("1 to 2 of 2")).to_be_visible()
+    screen.page.get_by_label("Search").fill("9998")
+    expect(rows).to_have_count(1)
+    screen.open("queues", queue, title=queue)
+    screen.button("Pending").click()
+    partitions = screen.page.get_by_role("region", name="Partitions", exact=True).locator("tbody tr")
+    expect(partitions.first).to_contain_text("p09999")
+    screen.button("Pending").click()
+    expect(partitions.first).not_to_contain_text("p09999")
+    screen.page.get_by_label("Search").fill("p0999")
+    expect(screen.page.get_by_text("1 to 10 of 10")).to_be_visible()
+    slow = screen.page.evaluate(_LONGEST_TASK_OF_A_REFRESH)
+    assert slow < 100, slow
+    assert screen.fits()
+
+
+#: The longest task while the page asks the server again and shows the answers, in ms.
+_LONGEST_TASK_OF_A_REFRESH = """async () => {
+    let longest = 0;
+    const seen = list => list.getEntries().forEach(each => { longest = Math.max(longest, each.duration); });
+    new PerformanceObserver(seen).observe({ entryTypes: ["longtask"] });
+    const answers = () => performance.getEntriesByType("resource").length;
+    const before = answers();
+    [...document.querySelectorAll(".bar button")].find(each => each.textContent === "Refresh").click();
+    await new Promise(resolve => {
+        const check = () => (answers() >= before + 4 ? requestIdleCallback(resolve) : requestAnimationFrame(check));
+        check();
+    });
+    return longest;
+}"""
+
+
+def test_a_message_says_which_group_gave_it_up_and_why(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, 1, transactionId=f"{queue}-t")
+    traceback = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no money'
+    for group, status, error in (("fine", "completed", None), ("broke", "dlq", traceback)):
+        for message in producer.pop(queue, group):
+            producer.ack(message, group, status, error)
+            partition = message["partitionId"]
+    screen.open("messages", partition, f"{queue}-t", title=f"Message {queue}-t")
+    groups = screen.page.locator("section").filter(has=screen.page.get_by_role("heading", name="Consumer groups"))
+    expect(groups.get_by_role("listitem").filter(has_text="fine")).to_contain_text("acknowledged")
+    broke = groups.get_by_role("listitem").filter(has_text="broke")
+    expect(broke).to_contain_text("given up")
+    expect(broke.locator("summary")).to_have_text("ValueError: no money")
+    broke.locator("summary").click()
+    expect(broke.get_by_label("Error")).to_have_text(traceback)
+    screen.button("Refresh").click()
+    expect(broke.get_by_label("Error")).to_be_visible()
+    assert broke.get_by_label("Error").inner_text() == traceback, "on lines of their own"
+    assert screen.fits()
+
+
+def test_a_dialog_stays_open_until_its_action_has_run_and_keeps_what_was_typed(
+    screen: Screen, producer: Producer, queue: str
+) -> None:
+    producer.call("POST", "/api/v1/configure", {"queue": queue})
+    screen.open("queues", queue, title=queue)
+    screen.button("Push a message").click()
+    dialog = screen.page.get_by_role("dialog")
+    dialog.locator("[name=payload]").fill('{"item": tea}')
+    dialog.locator("[name=partition]").fill("bob")
+    dialog.get_by_role("button", name="Push", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("JSON")
+    expect(dialog.locator("[name=payload]")).to_have_value('{"item": tea}')
+    expect(dialog.locator("[name=partition]")).to_have_value("bob")
+    screen.answer("Push", payload='{"item": "tea"}')
+    screen.says("Message pushed")
+    assert screen.fits()
+    notice = screen.page.get_by_role("status").get_by_role("button", name="Dismiss")
+    box = notice.bounding_box()
+    assert box
+    assert box["height"] < 40, "its button is on one line"
+    screen.page.locator(".view").get_by_role("link", name="Dead letters", exact=True).first.click()
+    expect(screen.page.get_by_role("heading", level=1)).to_have_text("Dead letters")
+    expect(notice).to_have_count(0)
+
+
+def test_a_queue_that_does_not_exist_offers_nothing_to_do(screen: Screen, queue: str) -> None:
+    screen.open("queues", queue, title=queue)
+    expect(screen.page.get_by_text("There is no queue of this name")).to_be_visible()
+    for name in ("Push a message", "Delete queue", "Change options"):
+        expect(screen.button(name)).to_be_hidden()
+    expect(screen.page.get_by_role("alert")).to_be_hidden()
+    assert screen.fits()
+
+
+def test_consumers_without_a_group_have_one_name_everywhere(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, 1, 2, transactionId=None)
+    first, _ = producer.pop(queue, "__QUEUE_MODE__")
+    producer.ack(first, "__QUEUE_MODE__", "dlq", "no")
+    producer.trace(first, "failed", f"trace {queue}")
+    for place in (
+        ("groups",), ("groups", "__QUEUE_MODE__"), ("queues", queue), ("messages", first["partitionId"], first["id"]),
+        ("traces", f"trace {queue}"),
+    ):  # fmt: skip
+        screen.open(*place)
+        expect(screen.page.locator("main").get_by_text("queue mode").first).to_be_visible()
+        expect(screen.page.get_by_text("__QUEUE_MODE__")).to_have_count(0)
+    assert screen.fits()
+
+
+def test_dead_letters_are_grouped_by_error_and_replayed_together(
+    screen: Screen, producer: Producer, queue: str
+) -> None:
+    producer.push(queue, *range(6))
+    for message in producer.pop(queue, "billing"):
+        error = "no money" if message["data"] < 4 else f"late {message['data']}"
+        producer.ack(message, "billing", "dlq", error)
+    screen.open("dead-letters", title="Dead letters")
+    screen.page.get_by_label("Queue").fill(queue)
+    screen.button("Search").click()
+    errors = screen.page.get_by_role("region", name="Errors, commonest first")
+    expect(errors.locator("tbody tr").first).to_contain_text("no money")
+    expect(errors.locator("tbody tr").first).to_contain_text("4")
+    assert screen.fits()
+    errors.get_by_role("link", name="no money").click()
+    letters = screen.page.get_by_role("region", name="Dead letters, newest failure first")
+    expect(letters.locator("tbody tr")).to_have_count(4)
+    screen.button("Replay all 4 with this error").click()
+    screen.answer("Replay all")
+    screen.says("4 dead letters replayed")
+    expect(letters.get_by_text("No dead letters")).to_be_visible()
+    screen.page.get_by_role("link", name="All errors").click()
+    expect(letters.locator("tbody tr")).to_have_count(2)
+    letters.get_by_role("checkbox", name="Select all of this page").check()
+    screen.button("Refresh").click()
+    screen.button("Delete 2 selected").click()
+    screen.answer("Delete")
+    screen.says("2 dead letters deleted")
+    expect(letters.get_by_text("No dead letters")).to_be_visible()
+    assert sorted(message["data"] for message in producer.pop(queue, "billing")) == [0, 1, 2, 3]
+
+
+def test_all_that_is_deleted_is_what_the_filters_show(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, 1, 2)
+    for group in ("one", "two"):
+        for message in producer.pop(queue, group):
+            producer.ack(message, group, "dlq", "no")
+    screen.page.goto(f"{screen.url}/#/dead-letters?queue={queue}&consumerGroup=one")
+    screen.button("Delete all 2 of one").click()
+    screen.answer("Delete all", typed=queue)
+    screen.says("2 dead letters deleted")
+    screen.page.goto(f"{screen.url}/#/dead-letters?queue={queue}")
+    expect(screen.button("Delete all 2 of this queue")).to_be_visible()
+
+
+def test_a_page_says_that_it_is_loading(open_screen: OpenScreen, server: Server) -> None:
+    screen = open_screen(server)
+    screen.page.route("**/api/v1/resources/queues*", lambda route: None)
+    screen.open("queues", title="Queues")
+    expect(screen.page.get_by_role("status").filter(has_text="Loading")).to_be_visible()
+    expect(screen.page.get_by_text("No queues found")).to_have_count(0)
+    screen.page.unroute_all(behavior="ignoreErrors")
+    screen.page.reload()
+    expect(screen.page.get_by_role("status").filter(has_text="Loading")).to_be_hidden()
+
+
+def test_a_refresh_changes_only_what_differs(
+    open_screen: OpenScreen, server: Server, producer: Producer, queue: str
+) -> None:
+    for number in range(3):
+        producer.push(f"{queue}-{number}", 1)
+    screen = open_screen(server)
+    screen.page.goto(f"{screen.url}/#/queues?search={queue}")
+    rows = screen.page.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    screen.page.evaluate("() => document.querySelectorAll('tbody tr').forEach((row, n) => { row.mark = n; })")
+    producer.push(f"{queue}-1", 2)
+    producer.push(f"{queue}-0a", 1)
+    screen.button("Refresh").click()
+    expect(rows).to_have_count(4)
+    expect(rows.nth(2)).to_contain_text("2")
+    marks = screen.page.evaluate("() => [...document.querySelectorAll('tbody tr')].map(row => row.mark ?? null)")
+    assert marks == [0, None, 1, 2]
+
+
+def test_tiles_lead_to_what_they_count(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, *range(3))
+    screen.open("overview", title="Overview")
+    screen.page.get_by_role("link", name="Pending", exact=True).click()
+    expect(screen.page.get_by_role("heading", level=1)).to_have_text("Queues")
+    expect(screen.page.get_by_role("columnheader", name="Pending")).to_have_attribute("aria-sort", "descending")

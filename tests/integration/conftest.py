@@ -19,7 +19,8 @@ from tests.support.published_client import find_python
 def server() -> Iterator[Server]:
     """`queen serve` with two workers on the PostgreSQL of QUEEN_TEST_DSN, else on an embedded one."""
     with open_folder() as folder:
-        environment = clean_environment(QUEEN_DATA_DIR=str(folder))
+        # All tests make queues on this server: each of them has metrics, not only the oldest.
+        environment = clean_environment(QUEEN_DATA_DIR=str(folder), QUEEN_METRICS_MAX_QUEUES="100000")
         given = os.environ.get("QUEEN_TEST_DSN")
         with serving(folder / "data", "--workers", "2", dsn=given, env=environment) as running:
             running.wait_until_all_are_healthy(2)

@@ -38,7 +38,7 @@ class Smoked:
         if key not in self._found:
             file = self._folder / f"{len(self._found)}.jsonl"
             dsn = ["--dsn", self._postgres] if BY_NAME[name].needs == "postgres" else []
-            done = invoke(name, "--smoke", *dsn, "--json", str(file), *options)
+            done = invoke(name, "--smoke", *dsn, "--samples", str(file), *options)
             assert done.exit_code == 0, done.output
             self._found[key] = read(file, name), done.stdout
         return self._found[key]
@@ -265,7 +265,7 @@ def test_every_checker_is_timed(smoked: Smoked) -> None:
 
 def test_results_are_shown_beside_those_of_an_earlier_session(smoked: Smoked, tmp_path: Path) -> None:
     file = tmp_path / "then.jsonl"
-    assert invoke("checkers", "--smoke", "--json", str(file)).exit_code == 0
+    assert invoke("checkers", "--smoke", "--samples", str(file)).exit_code == 0
     beside = invoke("checkers", "--smoke", "--earlier", str(file))
     assert f"Beside {read(file, 'checkers').session.started_at}" in beside.stdout
     assert "1.00 / 1.00 / 1.00" in beside.stdout

@@ -83,6 +83,43 @@ async def test_partitions_come_in_pages_by_name(api: Api, queue: str) -> None:
     assert (await get(api, "/api/v1/resources/partitions", queue=f"{queue}-no"))["partitions"] == []
 
 
+async def test_partitions_and_queues_are_sorted_and_searched_by_the_server(api: Api, queue: str) -> None:
+    for name, messages in (("north", 1), ("South", 4), ("south-east", 2)):
+        await api.push(queue, *range(messages), partition=name)
+    popped = await api.pop(queue, "south-east", batch=2)
+    await api.ack(popped.messages[:1], "dlq")
+    whole = f"/api/v1/status/queues/{queue}"
+
+    async def shown(**parameters: Any) -> tuple[list[str], int]:
+        found = await get(api, whole, **parameters)
+        return [each["name"] for each in found["partitions"]], found["partitionsTotal"]
+
+    assert await shown(order="total", limit=2) == (["South", "south-east"], 3)
+    assert await shown(order="pending", reverse="true") == (["south-east", "north", "South"], 3)
+    assert await shown(order="processing", limit=1) == (["south-east"], 3)
+    assert await shown(order="dead_letter", limit=1) == (["south-east"], 3)
+    assert await shown(order="newest", limit=1) == (["south-east"], 3)
+    assert await shown(search="SOUTH") == (["South", "south-east"], 2)
+    assert await shown(search="none") == ([], 0)
+    assert await shown(partition="north") == (["north"], 1)
+    assert await shown(reverse="true", limit=2) == (["south-east", "north"], 3)
+    everywhere = await get(api, "/api/v1/resources/partitions", queue=queue, order="total", reverse="true", limit=1)
+    assert [each["name"] for each in everywhere["partitions"]] == ["north"]
+    for field in ("order", "reverse"):
+        assert (await api.http.get(whole, params={field: "x"})).json()["field"] == field
+
+    await api.configure(f"{queue}-empty")
+    for parameters, names in (
+        ({"order": "pending"}, [queue, f"{queue}-empty"]),
+        ({"order": "partitions", "reverse": "true"}, [f"{queue}-empty", queue]),
+        ({"order": "name", "reverse": "true"}, [f"{queue}-empty", queue]),
+        ({"order": "processing"}, [queue, f"{queue}-empty"]),
+        ({"reverse": "true"}, [queue, f"{queue}-empty"]),
+    ):
+        listed = await get(api, "/api/v1/resources/queues", search=queue, **parameters)
+        assert [each["name"] for each in listed["queues"]] == names, parameters
+
+
 @pytest.mark.parametrize("name", ODD_NAMES)
 async def test_names_are_decoded_from_the_path(api: Api, queue: str, name: str) -> None:
     full = f"{queue} {name}"

@@ -37,7 +37,7 @@ def test_tokens(guarded: Server, queue: str) -> None:
     line = nobody.refusal(1, "push", queue, "1")
     assert "(401): give a token with --token or QUEEN_TOKEN" in line
     forged = signed({"sub": "mallory", "role": "admin"}, SECRET[::-1])
-    line = Client(guarded, forged).refusal(1, "queues")
+    line = Client(guarded, forged).refusal(1, "queues", "list")
     assert "(401)" in line
     assert forged not in line
     assert "(403): this needs a token with a higher access level" in reader.refusal(1, "push", queue, "1")
@@ -48,7 +48,7 @@ def test_tokens(guarded: Server, queue: str) -> None:
     writer.text("pop", queue, "-g", "g", "--auto-ack")
     assert "(403)" in writer.refusal(1, "groups", "delete", "g", "-y")
     # What the command line says wins over the environment.
-    assert "(401)" in writer.refusal(1, "queues", "--token", "nonsense")
+    assert "(401)" in writer.refusal(1, "queues", "list", "--token", "nonsense")
     assert writer.json("groups", "delete", "g", "-y", "--token", token("admin"))["existed"] is True
     assert admin.json("dlq", "purge", queue)["deleted"] == 0
 
@@ -61,7 +61,7 @@ def test_an_outage(guarded: Server, postgres: FragilePostgres, queue: str) -> No
         wait_until(lambda: guarded.request("GET", "/health")[0] != 200, "an outage that is noticed")
         assert admin.text("push", queue, "2").startswith("buffered")
         assert admin.json("push", queue, "3")["status"] == "buffered"
-        for arguments in (("pop", queue), ("queues",), ("top", "--once"), ("dlq", "list", queue)):
+        for arguments in (("pop", queue), ("queues", "list"), ("top", "--once"), ("dlq", "list", queue)):
             assert "(503; try again in 1 s)" in admin.refusal(1, *arguments)
     finally:
         postgres.start()

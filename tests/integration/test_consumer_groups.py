@@ -79,6 +79,52 @@ async def test_a_group_is_shown_partition_by_partition(api: Api, queue: str) -> 
     assert [p["partition"] for p in page[queue]["partitions"]] == ["b"]
 
 
+async def test_cursors_are_sorted_searched_and_counted_by_the_server(
+    api: Api, queue: str, database: "asyncpg.Connection[Any]"
+) -> None:
+    for name, messages in (("north-1", 3), ("north-2", 1), ("South-1", 2), ("south-2", 1)):
+        await api.push(queue, *range(messages), partition=name)
+    await take(api, queue, queue)
+    for name, messages in (("north-2", 5), ("South-1", 2)):
+        await api.push(queue, *range(messages), partition=name)
+
+    async def shown(**parameters: Any) -> tuple[list[str], int | None]:
+        answer = (await api.http.get(f"{GROUPS}/{queue}", params=parameters)).json()
+        found = answer.get(queue, {"partitions": [], "total": 0})
+        return [each["partition"] for each in found["partitions"]], found["total"]
+
+    assert await shown(order="lag", limit=3) == (["north-2", "South-1", "north-1"], 4)
+    assert await shown(order="lag", reverse="true", limit=1, offset=3) == (["north-2"], 4)
+    assert await shown(order="acknowledged", limit=2) == (["north-1", "South-1"], 4)
+    assert await shown(behind="true") == (["South-1", "north-2"], 2)
+    assert await shown(search="SOUTH") == (["South-1", "south-2"], 2)
+    assert await shown(search="south", behind="true", order="age") == (["South-1"], 1)
+    assert await shown(reverse="true", search="orth") == (["north-2", "north-1"], 2)
+    assert await shown(queue="another") == ([], 0)
+    await groups(api, queue)  # the statistics of small queues are computed for such an answer
+    assert await shown(limit=2, offset=1) == (["north-1", "north-2"], 4)
+    for field, text in (("order", "x"), ("reverse", "x"), ("behind", "2"), ("search", "a" * 3000)):
+        response = await api.http.get(f"{GROUPS}/{queue}", params={field: text})
+        assert (response.status_code, response.json()["field"]) == (400, field)
+
+
+async def test_groups_are_sorted_and_filtered_by_the_server(api: Api, queue: str) -> None:
+    await api.push(queue, *range(5))
+    for group, messages in (("few", 4), ("many", 1), ("none", 5)):
+        await api.pop(
+            queue, consumerGroup=f"{queue}-{group}", batch=messages, partitions=9, autoAck=True, subscriptionMode="all"
+        )
+
+    async def shown(**parameters: Any) -> list[str]:
+        found = (await api.http.get(GROUPS, params={"queue": queue, **parameters})).json()
+        return [each["name"].removeprefix(f"{queue}-") for each in found]
+
+    assert await shown(order="lag") == ["many", "few", "none"]
+    assert await shown(order="lag", reverse="true") == ["none", "few", "many"]
+    assert await shown(behind="true") == ["few", "many"]
+    assert await shown(reverse="true") == ["none", "many", "few"]
+
+
 async def test_an_unknown_group_is_an_empty_object(api: Api, queue: str) -> None:
     """The original sends no body at all."""
     response = await api.http.get(f"{GROUPS}/{queue}")
@@ -389,3 +435,33 @@ async def test_group_that_begins_at_the_edge_of_the_calendar_is_listed(api: Api,
     assert listed.status_code == 200
     made = [group for group in listed.json() if group["name"] == f"{queue}-g"]
     assert len(made) == (response.status_code != 400)
+
+
+async def test_a_seek_is_foreseen_without_being_done(api: Api, queue: str) -> None:
+    await api.push(queue, *range(5), partition="a")
+    await api.push(queue, *range(3), partition="b")
+    popped = await api.pop(queue, "a", consumerGroup="g", subscriptionMode="all", batch=3)
+    await api.ack([popped.messages[0], popped.messages[2]])
+    await api.pop(queue, "b", consumerGroup="g", batch=9, autoAck=True)
+    place = f"{GROUPS}/g/queues/{queue}/seek"
+
+    async def foreseen(**parameters: Any) -> list[int]:
+        response = await api.http.get(place, params=parameters)
+        assert response.status_code == 200, response.text
+        return list(response.json().values())
+
+    assert await foreseen(toEnd="true") == [2, 3, 0]
+    assert await foreseen(toBeginning="true") == [2, 0, 5]
+    assert await foreseen(toBeginning="true", partition="a") == [1, 0, 2]
+    assert await foreseen(timestamp="now", partition="b") == [1, 0, 0]
+    assert await foreseen(toEnd="true", partition="unknown") == [0, 0, 0]
+    deleted = popped.messages[0]
+    await api.http.delete(f"/api/v1/messages/{deleted['partitionId']}/{deleted['transactionId']}")
+    assert await foreseen(toBeginning="true", partition="a") == [1, 0, 1]
+    assert (await groups(api, queue))["g"]["totalLag"] == 3, "nothing is moved"
+    await seek(api, "g", queue, {"toBeginning": True}, "a")
+    assert (await groups(api, queue))["g"]["totalLag"] == 4
+    assert await foreseen(toEnd="true") == [2, 4, 0]
+    bad: list[dict[str, str]] = [{}, {"toEnd": "true", "toBeginning": "true"}, {"timestamp": "x"}, {"toEnd": "x"}]
+    for parameters in bad:
+        assert (await api.http.get(place, params=parameters)).status_code == 400

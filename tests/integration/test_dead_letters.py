@@ -142,3 +142,54 @@ async def test_a_bad_target_is_named(api: Api, queue: str) -> None:
         response = await api.http.post(f"/api/v1/dlq/{letter['id']}/replay", json=body)
         assert (response.status_code, response.json()["field"]) == (400, field)
     assert await data(api, queue=queue) == [1]
+
+
+async def test_dead_letters_are_counted_replayed_and_deleted_by_their_error(api: Api, queue: str) -> None:
+    long, cut = "x" * 1200, "x" * 1000
+    for error, number, group in (("no money", 3, "a"), ("no money", 1, "b"), ("late", 2, "a"), (long, 1, "a")):
+        partition = group + error[:4]
+        await api.push(queue, *range(number), partition=partition)
+        popped = await api.pop(queue, partition, consumerGroup=group, subscriptionMode="all", batch=number)
+        await api.ack(popped.messages, "dlq", error=error)
+
+    async def errors(**parameters: Any) -> list[tuple[str, int]]:
+        found = (await api.http.get("/api/v1/dlq/errors", params={"queue": queue, **parameters})).json()
+        assert all(sum(each["counts"]) == each["count"] for each in found["errors"])
+        assert all(found["begunAt"] <= each["firstFailedAt"] <= each["lastFailedAt"] for each in found["errors"])
+        return [(each["error"], each["count"]) for each in found["errors"]]
+
+    async def replay(**body: Any) -> dict[str, Any]:
+        response = await api.http.post("/api/v1/dlq/replay", json={"queue": queue, **body})
+        assert response.status_code == 200, response.text
+        return dict(response.json())
+
+    assert await errors() == [("no money", 4), ("late", 2), (cut, 1)]
+    assert await errors(consumerGroup="b") == [("no money", 1)]
+    assert (await listed(api, queue=queue, error="no money", limit=1))["total"] == 4
+    assert (await listed(api, queue=queue, error=cut))["total"] == 1
+    first = await replay(error="no money", consumerGroup="a", limit=2)
+    assert (first["replayed"], first["failed"], first["problem"]) == (2, 0, None)
+    second = await replay(error="no money", consumerGroup="a", after=first["next"])
+    assert (second["replayed"], second["next"]) == (1, None)
+    assert [m["data"] for m in (await api.pop(queue, "ano m", consumerGroup="a", batch=9)).messages] == [0, 1, 2]
+    assert await errors() == [("late", 2), ("no money", 1), (cut, 1)]
+    gone = await api.http.delete("/api/v1/dlq", params={"queue": queue, "error": "late", "partition": "alate"})
+    assert gone.json()["deleted"] == 2
+    assert (await replay())["replayed"] == 2
+    assert await errors() == []
+    for body, field in (
+        ({"queue": None}, "queue"), ({"limit": 0}, "limit"), ({"error": "\0"}, "error"), ({"queue": "\0"}, "queue"),
+        ({"after": {"id": "x", "failedAt": "now"}}, "after"), ({"after": {"id": UNKNOWN, "failedAt": "?"}}, "after"),
+    ):  # fmt: skip
+        refused = await api.http.post("/api/v1/dlq/replay", json={"queue": queue, **body})
+        assert (refused.status_code, field in refused.text) == (400, True), refused.text
+    assert (await api.http.get("/api/v1/dlq/errors", params={"limit": 51})).status_code == 400
+
+
+async def test_a_dead_letter_that_cannot_be_replayed_holds_up_no_other(api: Api, queue: str) -> None:
+    await bury(api, queue, 1, 2, 3)
+    await api.configure(queue, maxSize=1)
+    done = (await api.http.post("/api/v1/dlq/replay", json={"queue": queue})).json()
+    assert (done["replayed"], done["failed"], done["next"]) == (1, 2, None)
+    assert "is full" in done["problem"]
+    assert (await listed(api, queue=queue))["total"] == 2

@@ -395,7 +395,7 @@ def rotated(variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
 
 def test_rotate_without_a_key_says_what_to_set(secret_server: Server) -> None:
     done = run("encryption", "rotate", "--dsn", secret_server.dsn)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "QUEEN_ENCRYPTION_KEY" in done.stderr
 
 

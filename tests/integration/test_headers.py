@@ -77,6 +77,65 @@ async def test_headers_come_back_as_they_were_sent_on_every_way(
     assert {message["data"]: message.get("headers", "absent") for message in again} == dict(enumerate(sent))
 
 
+@checks("G-DUR-5", "G-SQL-2", level=Level.LIVE)
+async def test_headers_of_sql_come_back_on_every_way(api: Api, database: "asyncpg.Connection[Any]", queue: str) -> None:
+    await api.configure(queue)
+    texts, context = json.dumps(HEADERS), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await database.execute("SELECT queen.push($1, '0', headers => $2)", queue, texts)
+    async with database.transaction():
+        await database.execute("SELECT set_config('queen.traceparent', $1, true)", context)
+        await database.execute(
+            "SELECT queen.push_many($1, ARRAY['1', '2', '3', '4']::jsonb[], transaction_ids => $2, headers => $3)",
+            queue, ["a", None, None, "d"], [texts, None, "{}", "null"],
+        )  # fmt: skip
+    await database.execute("SELECT queen.push($1, '5')", queue)
+    sent = [HEADERS, HEADERS, "absent", "absent", "absent", "absent"]
+    popped: list[dict[str, Any]] = []
+    while len(popped) < len(sent):
+        popped += (await api.pop(queue, batch=9, wait=True, timeout=30_000, autoAck=True)).messages
+    assert ([message["data"] for message in popped], headers_of(popped)) == ([*range(6)], sent)
+    assert [message.get("traceparent") for message in popped] == [None, *[context] * 4, None]
+    await database.execute("SELECT queen.subscribe($1, 's')", queue)
+    rows = await database.fetch("SELECT payload, headers FROM queen.pop($1, 's', batch => 9)", queue)
+    assert [(json.loads(row["headers"]) if row["headers"] else "absent") for row in rows] == sent
+    await database.execute(
+        "SELECT queen.push_many($1, ARRAY['6', '7']::jsonb[], headers => $2, deliver_at => now())", queue, [texts, None]
+    )
+    later = []
+    while len(later) < 2:
+        later += (await api.pop(queue, batch=9, wait=True, timeout=30_000, autoAck=True)).messages
+    assert headers_of(later) == [HEADERS, "absent"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "state", "words"),
+    [
+        ([], "22023", "headers must be an object whose values are strings"),
+        ("a", "22023", "headers must be an object whose values are strings"),
+        ({"a": 1}, "22023", "headers must be an object whose values are strings"),
+        ({"a": None}, "22023", "headers must be an object whose values are strings"),
+        ({"a": "b", "c": {"d": "e"}}, "22023", "headers must be an object whose values are strings"),
+        ({"": "x"}, "22023", "headers: a name must not be empty"),
+        ({str(n): "" for n in range(MESSAGE_HEADERS_MAX + 1)}, "54000",
+         f"headers has {MESSAGE_HEADERS_MAX + 1} names, more than {MESSAGE_HEADERS_MAX}"),
+        ({"a": "ü" * (MESSAGE_HEADERS_BYTES_MAX // 2)}, "54000",
+         f"headers has {MESSAGE_HEADERS_BYTES_MAX + 1} bytes, more than {MESSAGE_HEADERS_BYTES_MAX}"),
+    ],
+)  # fmt: skip
+async def test_sql_refuses_what_is_no_map_of_texts(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str, headers: Any, state: str, words: str
+) -> None:
+    await api.configure(queue)
+    for more in ("", ", deliver_at => now()"):
+        sql = f"SELECT queen.push_many($1, ARRAY['0', '1']::jsonb[], headers => $2{more})"
+        with pytest.raises(asyncpg.PostgresError) as problem:
+            await database.execute(sql, queue, [None, json.dumps(headers)])
+        said = problem.value.as_dict()
+        assert (problem.value.sqlstate, said["message"]) == (state, f"message 2: {words}")
+        assert said["detail"].startswith("They are ")
+        assert "texts by name" in said["hint"]
+
+
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
@@ -101,11 +160,14 @@ async def test_what_is_no_map_of_texts_is_refused(api: Api, queue: str, headers:
     assert words.removeprefix("items[1].") in response.json()["error"]
 
 
-async def test_the_most_headers_are_taken(api: Api, queue: str) -> None:
+async def test_the_most_headers_are_taken(api: Api, database: "asyncpg.Connection[Any]", queue: str) -> None:
     most = {f"{n:02}": "" for n in range(MESSAGE_HEADERS_MAX)}
     most["00"] = "x" * (MESSAGE_HEADERS_BYTES_MAX - 2 * MESSAGE_HEADERS_MAX)
     await api.push_items([item(queue, 0, headers=most)])
-    assert headers_of((await api.pop(queue)).messages) == [most]
+    await database.execute("SELECT queen.push($1, '1', headers => $2)", queue, json.dumps(most))
+    for _ in range(2):
+        popped = await api.pop(queue, wait=True, timeout=30_000, autoAck=True)
+        assert headers_of(popped.messages) == [most]
 
 
 @checks("G-DUR-5", level=Level.LIVE)
@@ -124,11 +186,19 @@ async def test_encrypted_queues_and_the_spool_keep_headers_too(queue: str) -> No
             assert [each["status"] for each in buffered] == ["buffered", "buffered"]
             await http.post("/api/v1/system/maintenance", json={"enabled": False})
             for place in places:
-                popped = await api.pop(place, wait=True, timeout=60_000)
+                popped = await api.pop(place, wait=True, timeout=60_000, autoAck=True)
                 assert (popped.data, headers_of(popped.messages)) == ([1], [HEADERS])
-        database = await asyncpg.connect(server.dsn)
-        try:
-            row = await database.fetchrow("SELECT headers, key_id FROM queen.messages WHERE queue = $1 LIMIT 1", queue)
-        finally:
-            await database.close()
+            database = await asyncpg.connect(server.dsn)
+            try:
+                row = await database.fetchrow(
+                    "SELECT headers, key_id FROM queen.messages WHERE queue = $1 LIMIT 1", queue
+                )
+                for late in ("", ", deliver_at => now()"):
+                    await database.execute(
+                        f"SELECT queen.push($1, '2', headers => $2{late})", queue, json.dumps(HEADERS)
+                    )
+                    popped = await api.pop(queue, wait=True, timeout=60_000, autoAck=True)
+                    assert (popped.data, headers_of(popped.messages)) == ([2], [HEADERS])
+            finally:
+                await database.close()
         assert (json.loads(row["headers"]), bool(row["key_id"])) == (HEADERS, True), "headers are in clear"

@@ -240,6 +240,23 @@ async def test_a_message_is_shown_with_its_queue_and_groups(api: Api, queue: str
     assert by_id.json() == found
 
 
+async def test_a_message_says_which_group_gave_it_up(api: Api, queue: str) -> None:
+    await api.push(queue, 1)
+    leased = {group: (await api.pop(queue, consumerGroup=group)).messages for group in ("done", "gave up", "has it")}
+    await api.ack(leased["done"])
+    await api.ack(leased["gave up"], "dlq", error="no money")
+    found = await detail(api, leased["done"][0])
+    groups = {group["name"]: group for group in found["consumerGroups"]}
+    states = {name: (group["state"], group["consumed"], group["errorMessage"]) for name, group in groups.items()}
+    assert states == {
+        "done": ("completed", True, None),
+        "gave up": ("dead_letter", False, "no money"),
+        "has it": ("processing", False, None),
+    }
+    assert groups["gave up"]["failedAt"] is not None
+    assert (found["status"], found["mode"]["consumedByGroups"]) == ("dead_letter", 1)
+
+
 async def test_a_dead_message_is_shown_with_its_error(api: Api, queue: str) -> None:
     await api.push(queue, 1)
     messages = (await api.pop(queue)).messages

@@ -178,7 +178,9 @@ async def test_arrays_of_different_lengths_are_refused(
     await api.configure(queue)
     with pytest.raises(asyncpg.InvalidParameterValueError) as problem:
         await database.execute("SELECT queen.push_many($1, ARRAY['1', '2']::jsonb[], ARRAY['p'])", queue)
-    assert problem.value.as_dict()["detail"] == "Their lengths are 2, 1 and NULL."
+    with pytest.raises(asyncpg.InvalidParameterValueError):
+        await database.execute("SELECT queen.push_many($1, ARRAY['1']::jsonb[], headers => '{}')", queue)
+    assert problem.value.as_dict()["detail"] == "Their lengths are 2, 1, NULL and NULL."
 
 
 async def test_a_queue_can_be_closed_to_sql(api: Api, database: "asyncpg.Connection[Any]", queue: str) -> None:

@@ -58,20 +58,23 @@ async def test_the_guide_works(server: Server, api: Api, database: "asyncpg.Conn
         await names["order_cocoa"](database)
         await asyncio.to_thread(_run, server.dsn, names)
         found: list[Any] = []
-        while len(found) < 13:
+        headers: list[Any] = []
+        while len(found) < 14:
             messages = (await api.pop("orders", batch=10, partitions=10, wait=True, timeout=30_000)).messages
             found += [(message["partition"], message["data"]) for message in messages]
+            headers += [message["headers"] for message in messages if "headers" in message]
             await api.ack(messages)
     finally:
         await database.execute("DROP TABLE shop_orders; DROP FUNCTION tell_of_order")
         await database.execute("DROP ROLE shop_producer")
         await api.http.delete("/api/v1/resources/queues/orders")
+    assert headers == [{"type": "order", "tenant": "7"}]
     items = {4: "coffee", 5: "cocoa", 6: "milk", 7: "rice", 8: "bread"}
     assert sorted(found, key=json.dumps) == sorted(
         [
             ("alice", {"id": 1, "item": "tea"}), ("alice", {"id": 2}), ("bob", {"id": 3}),
             *[("shop", {"id": number, "item": item}) for number, item in items.items()],
-            *[("Default", {"id": number}) for number in (5, 6, 7, 8, 9)],
+            *[("Default", {"id": number}) for number in (5, 6, 7, 8, 9, 10)],
         ],
         key=json.dumps,
     )  # fmt: skip

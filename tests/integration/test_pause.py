@@ -26,7 +26,7 @@ def path(queue: str, group: str | None) -> str:
 
 
 async def pause(api: Api, queue: str, group: str | None, *, on: bool = True) -> None:
-    response = await api.http.post(path(queue, group), json={"enabled": on})
+    response = await api.http.post(path(queue, group), json={"paused": on})
     assert response.status_code == 200, response.text
     assert response.json() == {"queue": queue, "paused": on} | ({"consumerGroup": group} if group else {})
 
@@ -166,6 +166,7 @@ async def test_lists_metrics_and_readiness_show_what_is_paused(api: Api, databas
         queues = (await api.http.get("/api/v1/resources/queues", params={"queue": queue})).json()["queues"]
         status = (await api.http.get(f"/api/v1/status/queues/{queue}")).json()["queue"]
         groups = (await api.http.get("/api/v1/consumer-groups", params={"queue": queue})).json()
+        assert (await api.http.get("/api/v1/consumer-groups/g")).json()[queue]["paused"] is groups[0]["paused"]
         depth = (await api.http.get(f"/api/v1/resources/queues/{queue}/depth", params={"group": "g"})).json()
         pending = await database.fetchval("SELECT queen.has_pending_messages_v1($1, NULL, 'g')", queue)
         metrics = await scrape(api.http)
@@ -197,12 +198,12 @@ async def test_lists_metrics_and_readiness_show_what_is_paused(api: Api, databas
 
 async def test_what_is_unknown_or_malformed_is_refused(api: Api, queue: str) -> None:
     for name, group in [(queue, None), (queue, "g")]:
-        response = await api.http.post(path(name, group), json={"enabled": True})
+        response = await api.http.post(path(name, group), json={"paused": True})
         assert response.status_code == 404
     await api.push(queue, 1)
-    response = await api.http.post(path(queue, "nobody"), json={"enabled": True})
+    response = await api.http.post(path(queue, "nobody"), json={"paused": True})
     assert (response.status_code, response.json()["error"]) == (404, "Consumer group not found on this queue")
-    for body in ({}, {"enabled": "yes"}, [], None):
+    for body in ({}, {"paused": "yes"}, {"enabled": True}, [], None):
         response = await api.http.post(path(queue, None), json=body)
         assert response.status_code == 400, body
     full = f"{queue}/pause"

@@ -7,7 +7,15 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen.core.administration import DeadLetterFilter, MessageKey, Registered, Registration
+from queen.core.administration import (
+    DeadLetterFilter,
+    MessageKey,
+    Page,
+    PartitionFilter,
+    PartitionOrder,
+    Registered,
+    Registration,
+)
 from queen.postgres.administration import AdministrationStore
 from queen.postgres.maintenance import MaintenanceStore
 from queen.postgres.pool import Pool
@@ -169,7 +177,9 @@ async def test_a_large_queue_goes_partition_by_partition_and_can_be_taken_up_aga
     left = await value(pool, "SELECT count(*) FROM queen.partitions")
     assert MANY / 3 < left < MANY
     # Others see whole partitions, or none; what is made meanwhile goes too.
-    assert len(await administration.catalogue.partitions("q", None, None, 10_000, 0)) == min(left, 10_000)
+    assert len(
+        await administration.catalogue.partitions(PartitionFilter("q"), Page(PartitionOrder.NAME, 10_000))
+    ) == min(left, 10_000)
     await make_partitions(pool, "q", 100)
     while (await administration.delete_queue("q"))[1]:
         pass

@@ -335,14 +335,13 @@ async def test_rejected_records_are_set_aside_for_an_operator(
     assert server.request("GET", "/api/v1/status/buffers")[1]["failed"] == before + 1
     [name] = spool.failed_files()
     where = ("--folder", str(folder / "spool"))
-    listed = run("spool", "ls", *where)
+    listed = run("spool", "list", *where)
     assert name in listed.stdout
     assert "22021" in listed.stdout
     assert run("spool", "show", name, *where).stdout.endswith(": - 2\n")
-    assert "would replay" in run("spool", "replay", name, *where).stdout
-    assert run("spool", "replay", name, "--yes", *where).returncode == 0
+    assert "will be replayed" in run("spool", "retry", name, *where).stdout
     [again] = wait_until(lambda: [each for each in spool.failed_files() if each != name], "set aside again")
-    assert "would discard" in run("spool", "discard", again, *where).stdout
+    assert "--yes" in run("spool", "discard", again, *where).stderr
     assert run("spool", "discard", again, "--yes", *where).returncode == 0
     assert spool.failed_files() == []
     missing = run("spool", "discard", again, "--yes", *where)

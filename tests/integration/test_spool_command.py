@@ -30,14 +30,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("ls", "--folder", "/etc/passwd"), "There is no spool in /etc/passwd"),
-        (("ls", "--folder", "/nowhere"), "There is no spool in /nowhere"),
+        (("list", "--folder", "/etc/passwd"), "There is no spool in /etc/passwd"),
+        (("list", "--folder", "/nowhere"), "There is no spool in /nowhere"),
         (("show", "../../etc/passwd"), "There is no file"),
         (("show", "ledger"), "There is no file"),
         (("discard", "../x.failed", "--yes"), "There is no file"),
         (("discard", "000000000001.buf.tmp", "--yes"), "is not a failed file"),
-        (("replay", "000000000001-1.failed"), "cannot be read"),
-        (("replay", "000000000001-1.failed", "--yes"), "cannot be read"),
     ],
 )
 def test_bad_arguments_are_explained_in_a_line(folder: Path, arguments: tuple[str, ...], words: str) -> None:
@@ -49,7 +47,7 @@ def test_bad_arguments_are_explained_in_a_line(folder: Path, arguments: tuple[st
 
 
 def test_unreadable_files_are_shown_and_can_be_discarded(folder: Path) -> None:
-    assert "cannot be read" in run("spool", "ls", FILE_BUFFER_DIR=str(folder)).stdout
+    assert "cannot be read" in run("spool", "list", FILE_BUFFER_DIR=str(folder)).stdout
     assert (
         "bytes that cannot be read" in run("spool", "show", "000000000001-1.failed", FILE_BUFFER_DIR=str(folder)).stdout
     )

@@ -344,7 +344,7 @@ async def test_refused_requests_are_set_aside_and_a_retry_stores_them_in_order_a
     wait_until_drained(server)
     assert (await stored(postgres, queue))["bad"] == [0]
     where = ("--folder", str(folder / "spool"))
-    assert run("spool", "ls", *where).stdout.count("22P02") == 15
+    assert run("spool", "list", *where).stdout.count("22P02") == 15
     health = server.request("GET", "/health")[1]["spool"]
     assert health["failed"] == 15
     assert health["failed_age_s"] > 0
@@ -385,7 +385,7 @@ async def test_damaged_and_unreadable_files_do_not_stop_the_others(
         await until_direct(second, queue, {"good": tale.answered["good"]}, 100)
         await until_let_go(spool)
         assert len(spool.failed_files()) == 3
-        listed = run("spool", "ls", "--folder", str(path))
+        listed = run("spool", "list", "--folder", str(path))
         assert listed.stdout.count("cannot be read") == 3
         again = run("spool", "retry", "--folder", str(path))
         assert again.returncode == 1

@@ -244,6 +244,21 @@ async def test_each_message_keeps_its_own_whatever_else_it_carries(
     assert {link.place: link.attributes["messaging.batch.message_count"] for link in links} == {one: 2, two: 2}
 
 
+async def test_a_context_among_the_headers_of_a_message_goes_before_that_of_its_push(
+    http: httpx.AsyncClient, collector: Collector, queue: str
+) -> None:
+    (made, maker), (sent, sender) = new_context(), new_context()
+    headers: list[dict[str, str]] = [{"traceparent": made}, {"traceparent": "mine"}, {"x": "traceparent"}, {}]
+    await push(http, [{"queue": queue, "payload": 1, "headers": each} for each in headers], sent)
+    await push(http, [{"queue": queue, "payload": 2, "headers": headers[0]}])
+    asked, receiver = new_context()
+    messages = await pop(http, queue, asked)
+    assert [message.get("headers", {}) for message in messages] == [*headers, headers[0]]
+    assert [message["traceparent"] for message in messages[:4]] == [sent] * 4
+    links = (await child_of(collector, receiver)).links
+    assert {link.place: link.attributes["messaging.batch.message_count"] for link in links} == {maker: 2, sender: 3}
+
+
 async def test_encrypted_messages_and_those_over_a_socket_keep_theirs(
     http: httpx.AsyncClient, traced_server: Server, queue: str
 ) -> None:

@@ -69,19 +69,21 @@ async def test_timers_fire_in_the_order_of_their_times_and_not_before(
 async def test_a_key_has_one_timer_which_can_be_replaced_fired_and_cancelled(api: Api, queue: str) -> None:
     [first] = await change(api, schedule(queue, "order/1", 1, HOUR_MS, partition="p", txn="t1"))
     assert (first["status"], first["txn"], first["queue"], first["timerKey"]) == ("scheduled", "t1", queue, "order/1")
-    [second] = await change(api, {**schedule(queue, "order/1", {"a": [2]}, HOUR_MS / 2), "op": "reschedule"})
+    replacement = schedule(queue, "order/1", {"a": [2]}, HOUR_MS / 2, headers={"type": "order"})
+    [second] = await change(api, {**replacement, "op": "reschedule"})
     assert second["status"] == "rescheduled"
     assert second["deliverAt"] < first["deliverAt"]
     found = (await api.http.get(path(queue, "order/1"))).json()
     assert base64.b64decode(found.pop("payload")) == b'{"a": [2]}'
     assert found == {"found": True, "queue": queue, "timerKey": "order/1", "partition": "Default", "encrypted": False,
-                     "txn": second["txn"], "deliverAt": second["deliverAt"]}  # fmt: skip
+                     "txn": second["txn"], "deliverAt": second["deliverAt"], "headers": {"type": "order"}}  # fmt: skip
     results = await change(
         api, {"op": "fire", "queue": queue, "timerKey": "order/1"}, {"op": "fire", "queue": queue, "timerKey": "none"}
     )
     assert [(result["ok"], result["status"]) for result in results] == [(True, "rescheduled"), (False, "absent")]
     [message] = await popped(api, queue, 1)
     assert (message["data"], message["transactionId"]) == ({"a": [2]}, second["txn"])
+    assert message["headers"] == {"type": "order"}
     gone = (await api.http.delete(path(queue, "order/1"), params={"txn": "t1"})).json()
     assert (gone["ok"], gone["status"], gone["txn"]) == (False, "absent", "t1")
     assert (await api.http.get(path(queue, "order/1"))).json() == {
@@ -133,7 +135,8 @@ async def test_timers_are_listed_by_key_in_pages(api: Api, queue: str) -> None:
         ({"payload": base64.b64encode(b'"\xff"').decode()}, "payload"),
         ({"payloadZstd": True}, "payloadZstd"), ({"delayMs": None}, "delayMs"), ({"delayMs": "1"}, "delayMs"),
         ({"delayMs": 1e300}, "delayMs"), ({"partition": ""}, "partition"), ({"txn": "t" * 256}, "txn"),
-        ({"txn": "00000000-0000-8001-8000-000000000001"}, "txn"), ({"deliverAt": "2030-01-01"}, None),
+        ({"txn": "00000000-0000-8001-8000-000000000001"}, "txn"), ({"headers": {"": "x"}}, "headers"),
+        ({"deliverAt": "2030-01-01"}, None),
         ({"messageId": "x"}, None),
     ],
 )  # fmt: skip
@@ -222,12 +225,56 @@ async def test_a_bad_time_of_a_push_is_refused_with_its_field(
     assert (await api.http.get(path(queue))).json()["rows"] == []
 
 
-@pytest.mark.parametrize("fields", [{"delaySeconds": 1}, {"deliverAt": "2030-01-01"}])
-async def test_a_transaction_with_a_time_is_refused(api: Api, queue: str, fields: dict[str, Any]) -> None:
-    item = {"queue": queue, "payload": 1, **fields}
-    for operation in ({"type": "push", **item}, {"type": "push", "items": [item]}):
-        response = await api.http.post("/api/v1/transaction", json={"operations": [operation]})
+@checks("G-TIM-1", "G-TXN-1", level=Level.LIVE)
+async def test_a_transaction_sets_timers_if_and_only_if_it_succeeds(api: Api, queue: str) -> None:
+    await api.push(queue, 0, partition="in")
+    [message] = (await api.pop(queue, partition="in")).messages
+    ack = {
+        "type": "ack", "transactionId": message["transactionId"], "partitionId": message["partitionId"],
+        "leaseId": message["leaseId"], "status": "completed",
+    }  # fmt: skip
+    late = {"queue": queue, "payload": 3, "deliverAt": "2001-01-01", "transactionId": "t", "headers": {"a": "b"}}
+    timers = [
+        {"type": "push", "queue": queue, "payload": 1, "delaySeconds": 0.2},
+        {"type": "push", "items": [{"queue": f"{queue}-new", "payload": 2, "delaySeconds": 3600}, late]},
+    ]
+    refused = await api.transact([*timers, {**ack, "transactionId": "no such message"}])
+    assert not refused["success"], refused
+    refused = await api.transact([*timers, ack, *[{"type": "push", "queue": queue, "transactionId": "x"}] * 2])
+    assert not refused["success"], refused
+    assert (await api.http.get(path(queue))).json()["rows"] == []
+    done = await api.transact([*timers, ack, {"type": "push", "queue": queue, "payload": 4}])
+    assert done["success"], done
+    assert [result["type"] for result in done["results"]] == ["timer", "timer", "timer", "ack", "push"]
+    first, second, third = done["results"][:3]
+    assert (third["transactionId"], third["queueName"], third["success"]) == ("t", queue, True)
+    assert first["transactionId"] == first["timerKey"]
+    [row] = (await api.http.get(path(f"{queue}-new"))).json()["rows"]
+    assert (row["timerKey"], row["deliverAt"]) == (second["timerKey"], second["deliverAt"])
+    messages = await popped(api, queue, 3)
+    assert sorted(each["data"] for each in messages) == [1, 3, 4], "the ack is done"
+    assert next(each for each in messages if each["data"] == 3)["headers"] == {"a": "b"}
+    # Alone, without an ack or a push.
+    assert (await api.transact([{"type": "push", **late, "transactionId": "u"}]))["success"]
+    assert [each["transactionId"] for each in await popped(api, queue, 1)] == ["u"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"delaySeconds": -1}, "delaySeconds"), ({"delaySeconds": "1"}, "delaySeconds"),
+        ({"deliverAt": "soon"}, "deliverAt"), ({"deliverAt": "2030-01-01", "delaySeconds": 1}, "deliverAt"),
+    ],
+)  # fmt: skip
+async def test_a_bad_time_in_a_transaction_is_refused_with_its_field(
+    api: Api, queue: str, fields: dict[str, Any], field: str
+) -> None:
+    bad = {"queue": queue, "payload": 1, **fields}
+    for operation, place in (({"type": "push", **bad}, ""), ({"type": "push", "items": [bad]}, ".items[0]")):
+        operations = [{"type": "push", "queue": queue, "payload": 0}, operation]
+        response = await api.http.post("/api/v1/transaction", json={"operations": operations})
         assert response.status_code == 400, response.text
+        assert response.json()["field"] == f"operations[1]{place}.{field}"
     assert (await api.pop(queue)).messages == []
 
 
@@ -407,6 +454,23 @@ async def _waits_for_a_lock(connection: "asyncpg.Connection[Any]") -> None:
     async with asyncio.timeout(30):
         while not await connection.fetchval("SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted)"):
             pass
+
+
+async def test_timers_of_a_queue_that_was_deleted_before_their_commit_are_removed(moved: str) -> None:
+    pushing, other = await asyncpg.connect(moved), await asyncpg.connect(moved)
+    await set_timers(other, ("kept", 3600))
+    await other.execute("INSERT INTO queen.queues (name) VALUES ('gone')")
+    async with pushing.transaction():
+        for _ in range(3):
+            await pushing.execute("SELECT queen.push('gone', '1', deliver_at => now() + interval '1 year')")
+        while await other.fetchval("SELECT more FROM queen.delete_queue_v1('gone', 100)"):
+            pass
+    assert await _left(moved) == 4
+    assert await other.fetchval("SELECT queen.purge_partitions_v1(2)")
+    assert not await other.fetchval("SELECT queen.purge_partitions_v1(2)")
+    assert [row["key"] for row in await other.fetch("SELECT key FROM queen.timers")] == ["kept"]
+    await pushing.close()
+    await other.close()
 
 
 @checks("G-COST-1", level=Level.LIVE)

@@ -833,6 +833,21 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=HEADERS,
     ),
     _sql(
+        "G-DUR-5", "a pop of SQL returns no headers",
+        ("sql/procedures/sql_consumer/pop.sql", "m.producer_sub, m.headers)::queen.popped", "m.producer_sub, NULL)::queen.popped"),
+        tests=HEADERS,
+    ),
+    _engine(
+        "G-DUR-5", "messages of a partition without transaction ids lose the headers that SQL gave them",
+        ("queen/engine/outbox_append.py", "not any(ids) and not any(messages.fields)", "not any(ids)"),
+        tests=HEADERS,
+    ),
+    _sql(
+        "G-DUR-5", "a timer of SQL forgets the headers",
+        ("sql/internal/038_push_timers.sql", "queen.fields_of_push(v_traceparent, k.headers)", "queen.fields_of_push(v_traceparent, NULL)"),
+        tests=HEADERS,
+    ),
+    _sql(
         "G-PAUSE-1", "a pop of a paused group finds messages",
         ("sql/internal/045_claim.sql", "                    AND NOT (g.paused OR q.paused)\n", ""),
         tests=PAUSE,
@@ -955,7 +970,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-TIM-3", "two workers fire a schedule",
-        ("sql/procedures/timers/schedules.sql", "AND s.next_at = p_seen RETURNING", "RETURNING"),
+        ("sql/procedures/timers/schedules.sql", "AND s.next_at = u.seen AND s.last_at = u.last_at\n", "\n"),
         tests="tests/integration/test_schedules_cron.py",
     ),
     _engine(
@@ -972,6 +987,26 @@ MUTANTS: tuple[Mutant, ...] = (
         "G-TIM-2", "a partition that is locked holds back all timers",
         ("queen/engine/timers.py", "            return await self._move_apart(messages)\n", "            raise\n"),
         tests=TIMERS,
+    ),
+    _sql(
+        "G-TXN-1", "a transaction that is refused sets its timers",
+        ("sql/procedures/execute_with_timers.sql", "IF v_undone OR v_stored < cardinality(p_part) THEN", "IF false THEN"),
+        tests=TIMERS,
+    ),
+    _engine(
+        "G-TIM-2", "beside timers that need a missing key, the others go partition by partition",
+        ("queen/engine/timers.py", "if self._context.keys is not None or not messages:", "if True:"),
+        tests="tests/property/test_timers_held.py",
+    ),
+    _engine(
+        "G-TIM-1", "a large timer has the same time at each try",
+        ("queen/engine/timers.py", "2.0**failures", "1.0**failures"),
+        tests="tests/property/test_timers_held.py",
+    ),
+    _sql(
+        "G-TIM-3", "a schedule that was changed fires at times of the old expression",
+        ("sql/procedures/timers/schedules.sql", "            AND s.cron = u.cron AND s.time_zone = u.time_zone AND s.catch_up = u.catch_up\n", ""),
+        tests="tests/integration/test_schedules_cron.py",
     ),
     _engine(
         "G-TIM-2", "a read begins after the last timer that was moved",

@@ -160,7 +160,7 @@ def test_a_role_that_cannot_see_sessions_is_reported() -> None:
         ({"messages": 5, "oldest_age_s": 30.0}, True, Grade.OK, "5 messages wait"),
         ({"messages": 5, "oldest_age_s": 3000.0}, False, Grade.OK, "5 messages wait"),
         ({"messages": 5, "oldest_age_s": 3000.0}, True, Grade.WARNING, "Start a server"),
-        ({"failed": 2}, True, Grade.WARNING, "queen spool ls"),
+        ({"failed": 2}, True, Grade.WARNING, "queen spool list"),
         ({"held_partitions": 2, "held_codes": ["too_slow"]}, True, Grade.WARNING, "too_slow"),
         ({"bytes": 900 << 20}, False, Grade.PROBLEM, "87 % full"),
         ({"disk_free_bytes": 1 << 20}, True, Grade.PROBLEM, "1 MiB free"),

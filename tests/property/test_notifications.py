@@ -23,13 +23,15 @@ class Way:
     def __init__(
         self, interval_s: float, fault: Callable[[Sequence[bytes]], Sequence[bytes]] = lambda packets: packets
     ):
-        self.name, self.interval_s, self._fault = "way", interval_s, fault
+        self.name, self.interval_s, self.reaches_all, self._fault = "way", interval_s, False, fault
         self.sent: list[bytes] = []
+        self.needless = 0
         self.to: Callable[[bytes], None] = lambda _sheet: None
         self.receive: Callable[[bytes], None] = lambda _sheet: None
 
-    def send(self, packets: Sequence[bytes]) -> None:
+    def send(self, packets: Sequence[bytes], *, waiting_only: bool = False) -> None:
         self.sent += packets
+        self.needless += waiting_only
         for packet in self._fault(packets):
             self.to(packet)
 
@@ -112,6 +114,7 @@ def test_lost_duplicate_and_reordered_notifications_wake_at_most_as_many_as_they
 def test_a_notification_is_forwarded_to_siblings_and_not_back() -> None:
     async def live() -> None:
         siblings, udp = Way(0.0), Way(0.0)
+        siblings.reaches_all = True
         received: list[Notification] = []
         worker = NotificationHub([siblings, udp], relays=[siblings])  # type: ignore[list-item]
         await worker.start(lambda notification, _origin: received.append(notification), lambda: None)
@@ -136,6 +139,25 @@ def test_a_worker_ignores_its_own_notifications() -> None:
         worker.publish(Notification("a", 1))
         await worker.stop()
         assert (len(way.sent), received) == (1, [])
+
+    run(live())
+
+
+def test_only_notifications_of_messages_may_be_left_out_where_nobody_waits() -> None:
+    async def live() -> None:
+        way = Way(0.0)
+        worker = NotificationHub([way], relays=[way])
+        await worker.start(lambda _notification, _origin: None, lambda: None)
+        worker.publish(Notification("a", 1))
+        await asyncio.sleep(0)
+        worker.receive_packet(packet_of(Notification("b", 1)), relay=True)
+        assert (len(way.sent), way.needless) == (2, 2)
+        worker.publish(Notification("a", 1))
+        worker.publish(configuration_changed("a"))
+        await asyncio.sleep(0)
+        worker.receive_packet(packet_of(configuration_changed("b")), relay=True)
+        assert (len(way.sent), way.needless) == (4, 2)
+        await worker.stop()
 
     run(live())
 

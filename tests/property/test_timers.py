@@ -42,13 +42,14 @@ class Memory:
         self.waiting[self._seq] = TimerMessage(due, self._seq, 1, "q", "p", str(self._seq), entry)
 
     async def read(
-        self, since: datetime | None, messages: int, _size: int, _ahead_s: float, _held: object
+        self, since: datetime | None, messages: int, _size: int, _ahead_s: float, _held: object, _limit_s: object
     ) -> TimersRead:
         await self._may_fail()
         due = [each for each in self.waiting.values() if (since or BEGIN) <= each.deliver_at <= self.now]
         return TimersRead(sorted(due, key=lambda each: (each.deliver_at, each.seq))[: min(messages, 3)], None)
 
-    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch) -> Moved:
+    async def move(self, timers: Sequence[TimerMessage], batch: AppendBatch, limit_s: float | None) -> Moved:
+        del limit_s
         await self._may_fail()
         if any(timer.seq not in self.waiting for timer in timers):
             return Moved(False, (), False)

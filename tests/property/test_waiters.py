@@ -373,6 +373,7 @@ def test_a_long_poll_does_not_look_where_a_look_has_just_found_nothing(
     loop: asyncio.AbstractEventLoop, passed: float, served: tuple[str, ...] | None, finds: bool
 ) -> None:
     waiters, pop = Waiters(100, 1000), Pop("q", group="g")
+    other = keep_waiting(waiters, loop)
     job = Job(JobType.POP, pop, loop.create_future())
     job.deadline = 50.0
     waiters.begin(job)
@@ -382,10 +383,39 @@ def test_a_long_poll_does_not_look_where_a_look_has_just_found_nothing(
         waiters.wake("q", 1, served=served)
     assert (waiters.ready_at_if_empty(pop, passed) is not None) == finds
     assert waiters.ready_at_if_empty(Pop("q", group="h"), passed) is None
+    waiters.cancel(other)
+    assert waiters.ready_at_if_empty(pop, passed) is None, "without a long poll there are no notifications"
+
+
+def keep_waiting(waiters: Waiters, loop: asyncio.AbstractEventLoop) -> Job:
+    """A parked long poll of another queue."""
+    job = Job(JobType.POP, Pop("other"), loop.create_future())
+    job.deadline = 50.0
+    waiters.begin(job)
+    waiters.park(job, 0.0, inf)
+    return job
+
+
+def test_a_worker_says_that_it_waits_before_its_first_check_and_until_its_last_long_poll_has_left(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    said: list[bool] = []
+    waiters = Waiters(100, 1000, waiting=said.append)
+    first, second = (Job(JobType.POP, Pop("q", group=group), loop.create_future()) for group in "ab")
+    waiters.begin(first)
+    assert said == [True], "a message that is stored after the check must be announced"
+    waiters.begin(second)
+    waiters.park(second, 0.0, inf)
+    waiters.leave(first)
+    assert said == [True]
+    waiters.cancel(second)
+    waiters.begin(first)
+    assert said == [True, False, True]
 
 
 def test_so_many_empty_places_are_remembered_and_no_more(loop: asyncio.AbstractEventLoop) -> None:
     waiters, remembered = Waiters(100, 1000), []
+    keep_waiting(waiters, loop)
     for number in range(30_000):
         pop = Pop("q", group=f"g{number}")
         job = Job(JobType.POP, pop, loop.create_future())

@@ -24,6 +24,7 @@ class Terminal:
 
     def __init__(self, file: int) -> None:
         self._file = file
+        self.shown = b""
 
     def read_until(self, text: str, times: int = 1) -> None:
         """Returns when it has been shown so often."""
@@ -44,10 +45,12 @@ class Terminal:
 
     def _read(self) -> bytes:
         try:
-            return os.read(self._file, 1 << 16)
+            some = os.read(self._file, 1 << 16)
         except OSError:
             # The other end is closed.
             return b""
+        self.shown += some
+        return some
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queen.log import ids
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Group, Head, LogRow, Offsets, Queue, Waiting
+from spark_validation.inputs import (
+    Cursor,
+    DeadLetter,
+    Deleted,
+    Flaw,
+    Group,
+    Head,
+    IdSum,
+    LogRow,
+    Offsets,
+    Queue,
+    Waiting,
+)
 from spark_validation.journal.history import payload_hash
 from spark_validation.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, PushItem
 from spec import model
@@ -26,6 +38,9 @@ class Tables:
     queues: list[Queue] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     deleted: list[Deleted] = field(default_factory=list)
+    retired: list[Group] = field(default_factory=list)
+    id_sums: list[IdSum] = field(default_factory=list)
+    flaws: list[Flaw] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
 
     def add(self, other: "Tables") -> None:
@@ -258,4 +273,4 @@ def _row(part_id: int, message: model.Message) -> LogRow:
     if isinstance(message.transaction_id, str):
         chosen = int.from_bytes(ids.transaction_hash(message.transaction_id)[:8], "big") >> 4
     created_at = EPOCH_S * 1_000_000 + round(message.created_at * 1e6)
-    return LogRow(part_id, message.offset, created_at, chosen)
+    return LogRow(part_id, message.offset, created_at, chosen, payload_hash=payload_hash(message.payload))

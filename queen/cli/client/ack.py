@@ -11,10 +11,12 @@ import typer
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.cli.client import showing
-from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, UsageError, connected
-from queen.cli.client.options import ForGroup, Json, Token, Url
+from queen.cli.client.connection import Server
+from queen.cli.client.options import ForGroup
+from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean, counted
-from queen.cli.output import err, even_unread
+from queen.cli.errors import FailedError, UsageError
+from queen.cli.output import Json, err, even_unread
 from queen.cli.progress import bar
 
 _BATCH = 1000
@@ -50,7 +52,9 @@ class Result(Struct, rename="camel"):
     dlq: bool = False
 
 
+@on_server
 def ack(
+    server: Server,
     partition_id: Annotated[
         str | None,
         typer.Argument(
@@ -76,21 +80,18 @@ def ack(
     ] = None,
     group: ForGroup = None,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Acknowledge messages: as completed, unless an option says otherwise.
 
     Without arguments, messages are read from standard input, in the form of `queen pop --json`. Messages that the
     server could not decrypt are never acked as completed: use --failed, --retry or --dlq for them.
     """
-    with connected(url, token) as server:
-        status = _status(error, failed=failed, retry=retry, dlq=dlq)
-        messages = _named(partition_id, transaction_ids or []) if partition_id is not None else _read()
-        if lease is not None or group is not None:
-            messages = [_with(each, lease, group) for each in messages]
-        done = _readable(messages) if status == _COMPLETED else messages
-        _finish(_acknowledge(server, done, status, error), skipped=len(messages) - len(done), json=json)
+    status = _status(error, failed=failed, retry=retry, dlq=dlq)
+    messages = _named(partition_id, transaction_ids or []) if partition_id is not None else _read()
+    if lease is not None or group is not None:
+        messages = [_with(each, lease, group) for each in messages]
+    done = _readable(messages) if status == _COMPLETED else messages
+    _finish(_acknowledge(server, done, status, error), skipped=len(messages) - len(done), json=json)
 
 
 def _status(error: str | None, **wanted: bool) -> str:

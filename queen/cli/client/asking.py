@@ -2,9 +2,8 @@
 
 import sys
 
-import typer
-
-from queen.cli.client.connection import UsageError
+from queen.cli.errors import ExitCode, FailedError, UsageError
+from queen.cli.output import err
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -12,11 +11,12 @@ def confirm(question: str, *, yes: bool) -> None:
 
     Raises:
         UsageError: there is no terminal.
-        typer.Exit: the user declines.
+        FailedError: the user declines.
     """
     if yes:
         return
     if not sys.stdin.isatty():
         raise UsageError(f"{question} There is no terminal to ask: use --yes to do it without asking")
-    if not typer.confirm(question, err=True):
-        raise typer.Exit(1)
+    err.print(f"{question} [y/N]:", end=" ", markup=False)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise FailedError("nothing was done: you did not answer yes", ExitCode.FAILED)

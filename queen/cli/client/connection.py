@@ -1,7 +1,6 @@
 """The connection of commands to a server: requests, and one-line errors."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -9,7 +8,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from queen.cli.output import fail
+from queen.cli.errors import ExitCode, FailedError, UsageError
 
 T = TypeVar("T")
 #: Parameters of a query; ``None`` is omitted, and a list becomes one parameter per element.
@@ -17,6 +16,7 @@ Parameters = Mapping[str, str | int | bool | Sequence[str] | None]
 
 DEFAULT_URL = "http://127.0.0.1:6632"
 _CONNECT_S = 10.0
+_PORT_MAX = 65_535
 #: More than a server needs for any request except long polls.
 ANSWER_S = 60.0
 _ADVICE = {
@@ -25,22 +25,10 @@ _ADVICE = {
 }
 
 
-class FailedError(Exception):
-    """An error that ends a command; ``str()`` is one line for people."""
-
-    exit_code = 1
-
-
-class UsageError(FailedError):
-    """A usage error; no request was sent."""
-
-    exit_code = 2
-
-
 class UnreachableError(FailedError):
     """No answer, or not one of a Queen server; the outcome of the request is unknown."""
 
-    exit_code = 2
+    exit_code = ExitCode.IMPOSSIBLE
 
 
 class RefusedError(FailedError):
@@ -86,7 +74,7 @@ class Server:
     """A connection to a server; every method raises FailedError."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        self.url = _checked(url)
+        self.url = checked(url)
         headers = {"Authorization": f"Bearer {_header(token)}"} if token else {}
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=ANSWER_S)
@@ -118,13 +106,22 @@ class Server:
         parameters: Parameters | None = None,
         body: object = None,
         timeout_s: float = ANSWER_S,
+        also: Collection[int] = (),
     ) -> httpx.Response:
-        """Sends a request; the answer is not an error."""
+        """Sends a request; the answer is not an error, or has one of the statuses ``also``."""
         query = {name: _query(value) for name, value in (parameters or {}).items() if value is not None}
+        answer = self._answer(method, path, query, body, timeout_s)
+        if not answer.is_success and answer.status_code not in also:
+            raise self._refusal(answer)
+        return answer
+
+    def _answer(
+        self, method: str, path: str, query: Mapping[str, str | list[str]], body: object, timeout_s: float
+    ) -> httpx.Response:
         timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         try:
             content = msgspec.json.encode(body) if body is not None else None
-            answer = self._http.request(method, path, params=query or None, content=content, timeout=timeout)
+            return self._http.request(method, path, params=dict(query) or None, content=content, timeout=timeout)
         except UnicodeEncodeError as problem:
             raise UsageError(f"{problem.object!r} is not UTF-8") from None
         except httpx.ConnectTimeout:
@@ -136,9 +133,6 @@ class Server:
             raise UnreachableError(f"{self.url} did not answer within {timeout_s:g} s") from None
         except httpx.HTTPError as problem:
             raise UnreachableError(f"{self.url} sent no answer: {problem}") from None
-        if not answer.is_success:
-            raise self._refusal(answer)
-        return answer
 
     def _refusal(self, answer: httpx.Response) -> FailedError:
         try:
@@ -159,22 +153,7 @@ class Server:
         return UnreachableError(f"{self.url} answered {answer.status_code} with {kind}: this is not a Queen server")
 
 
-@contextmanager
-def connected(url: str, token: str | None) -> Iterator[Server]:
-    """The server for a block; an error in the block ends the command with one line."""
-    try:
-        server = Server(url, token)
-        try:
-            yield server
-        finally:
-            server.close()
-    except FailedError as problem:
-        fail(problem, problem.exit_code)
-    except RecursionError:
-        fail("an answer is nested too deeply")
-
-
-def _checked(url: str) -> str:
+def checked(url: str) -> str:
     """The URL without its password."""
     try:
         parsed = httpx.URL(url)
@@ -182,6 +161,8 @@ def _checked(url: str) -> str:
         raise UsageError(f"--url {url!r} is not a URL: {problem}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise UsageError(f"--url {url!r} is not the URL of a server: write it like {DEFAULT_URL}")
+    if parsed.port is not None and not 0 < parsed.port <= _PORT_MAX:
+        raise UsageError(f"--url {url!r} has port {parsed.port}: a port is from 1 to {_PORT_MAX}")
     return str(parsed.copy_with(username="", password="") if parsed.userinfo else parsed)
 
 

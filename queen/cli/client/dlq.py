@@ -10,11 +10,13 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.cli.client import showing
 from queen.cli.client.asking import confirm
-from queen.cli.client.connection import DEFAULT_URL, FailedError, RefusedError, Server, UsageError, at, connected
-from queen.cli.client.options import Json, OfGroup, OfPartition, Queue, Token, Url, Yes
-from queen.cli.client.queues import there
+from queen.cli.client.connection import RefusedError, Server, at
+from queen.cli.client.names import there
+from queen.cli.client.options import OfGroup, OfPartition, Queue, Yes
+from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean, counted
-from queen.cli.output import err, even_unread
+from queen.cli.errors import FailedError, UsageError
+from queen.cli.output import Json, err, even_unread
 from queen.cli.progress import bar
 
 _ROUTE = "/api/v1/dlq"
@@ -86,22 +88,21 @@ def _dlq() -> None:
 
 
 @dlq.command("list")
+@on_server
 def list_(
+    server: Server,
     queue: Queue,
     group: OfGroup = None,
     partition: OfPartition = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum to show.", min=1, max=10_000)] = 100,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """List dead letters, newest failure first.
 
     --json prints an array.
     """
-    with connected(url, token) as server:
-        there(server, queue)
-        page = Wanted(queue, group, partition).page(server, limit)
+    there(server, queue)
+    page = Wanted(queue, group, partition).page(server, limit)
     if json:
         showing.document(page.messages)
         return
@@ -128,7 +129,9 @@ def list_(
 
 
 @dlq.command("replay")
+@on_server
 def replay(
+    server: Server,
     queue: Queue,
     ids: Annotated[
         list[str] | None,
@@ -143,22 +146,19 @@ def replay(
     ] = None,
     yes: Yes = False,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Push dead letters again, oldest failure first. All groups get them. A replayed dead letter is removed.
 
     --json prints the server's answers, one line each.
     """
-    with connected(url, token) as server:
-        wanted = Wanted(queue, group, partition)
-        if bool(ids) == every:
-            raise UsageError("give ids, or --all")
-        if ids and (group is not None or partition is not None):
-            raise UsageError("--group and --partition need --all; they cannot be combined with ids")
-        chosen = ids or _chosen(server, wanted, yes=yes)
-        target = Target(UNSET if to_queue is None else to_queue, UNSET if to_partition is None else to_partition)
-        _replay(server, chosen, target, json=json)
+    wanted = Wanted(queue, group, partition)
+    if bool(ids) == every:
+        raise UsageError("give ids, or --all")
+    if ids and (group is not None or partition is not None):
+        raise UsageError("--group and --partition need --all; they cannot be combined with ids")
+    chosen = ids or _chosen(server, wanted, yes=yes)
+    target = Target(UNSET if to_queue is None else to_queue, UNSET if to_partition is None else to_partition)
+    _replay(server, chosen, target, json=json)
 
 
 def _chosen(server: Server, wanted: Wanted, *, yes: bool) -> list[str]:
@@ -217,25 +217,24 @@ def _replay_one(server: Server, each: str, target: Target, *, json: bool) -> str
 
 
 @dlq.command("purge")
+@on_server
 def purge(
+    server: Server,
     queue: Queue,
     group: OfGroup = None,
     yes: Yes = False,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Delete the dead letters of a queue. This cannot be undone. Their messages stay acknowledged.
 
     --json prints the server's answer.
     """
-    with connected(url, token) as server:
-        there(server, queue)
-        total = Wanted(queue, group).page(server, 1).total
-        if total:
-            of = f"group {clean(group)} on {clean(queue)}" if group is not None else clean(queue)
-            confirm(f"Delete {counted(total, 'dead letter')} of {of}? This cannot be undone.", yes=yes)
-        answer = server.delete(Raw, _ROUTE, {"queue": queue, "consumerGroup": group})
+    there(server, queue)
+    total = Wanted(queue, group).page(server, 1).total
+    if total:
+        of = f"group {clean(group)} on {clean(queue)}" if group is not None else clean(queue)
+        confirm(f"Delete {counted(total, 'dead letter')} of {of}? This cannot be undone.", yes=yes)
+    answer = server.delete(Raw, _ROUTE, {"queue": queue, "consumerGroup": group})
     if json:
         showing.document(answer)
     else:

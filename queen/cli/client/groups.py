@@ -9,11 +9,12 @@ from msgspec import Raw, Struct
 
 from queen.cli.client import pausing, showing
 from queen.cli.client.asking import confirm
-from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, at, connected
-from queen.cli.client.options import Group, Json, Token, Url, Yes
-from queen.cli.client.queues import there
+from queen.cli.client.connection import Server, at
+from queen.cli.client.names import there, unknown_group
+from queen.cli.client.options import AnyQueue, Group, OfQueue, OnQueue, Yes
+from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean, counted, duration
-from queen.cli.output import err
+from queen.cli.output import Json, err
 
 _ROUTE = "/api/v1/consumer-groups"
 _ON_QUEUE = _ROUTE + "/{}/queues/{}"
@@ -21,11 +22,6 @@ _CURSORS = 1000
 _PAGE = 1000
 
 groups = typer.Typer(name="groups", help="Consumer groups: list, show, pause, resume, delete.", no_args_is_help=True)
-
-OfQueue = Annotated[str, typer.Option("--queue", "-q", help="The queue.", show_default=False)]
-OnQueue = Annotated[
-    str | None, typer.Option("--queue", "-q", help="Only on this queue.", show_default="all of its queues")
-]
 
 
 class GroupOfQueue(Struct, rename="camel"):
@@ -83,20 +79,19 @@ def on_queues(server: Server, queues: Sequence[str]) -> Iterator[tuple[Raw, Grou
 
 
 @groups.command("list")
+@on_server
 def list_(
-    queue: Annotated[str | None, typer.Argument(help="A queue.", metavar="QUEUE", show_default="all")] = None,
+    server: Server,
+    queue: AnyQueue = None,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """List consumer groups with their lag. __QUEUE_MODE__ is the group of pops that name none.
 
     --json prints an array.
     """
-    with connected(url, token) as server:
-        if queue is not None:
-            there(server, queue)
-        found = list(on_queues(server, [] if queue is None else [queue]))
+    if queue is not None:
+        there(server, queue)
+    found = list(on_queues(server, [] if queue is None else [queue]))
     if json:
         showing.document([raw for raw, _ in found])
         return
@@ -129,16 +124,16 @@ def list_(
 
 
 @groups.command("show")
-def show(group: Group, queue: OnQueue = None, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+@on_server
+def show(server: Server, group: Group, queue: OnQueue = None, json: Json = False) -> None:
     """Show the cursors of a group, per partition.
 
     --json prints an object with one entry per queue.
     """
-    with connected(url, token) as server:
-        answer = server.get(dict[str, Raw], at(_ROUTE + "/{}", group), {"limit": _CURSORS})
-        found = {name: raw for name, raw in answer.items() if queue is None or name == queue}
-        if not found:
-            raise FailedError(_unknown(group, queue))
+    answer = server.get(dict[str, Raw], at(_ROUTE + "/{}", group), {"limit": _CURSORS})
+    found = {name: raw for name, raw in answer.items() if queue is None or name == queue}
+    if not found:
+        raise unknown_group(server, group, queue)
     if json:
         showing.document(found)
         return
@@ -162,25 +157,29 @@ def show(group: Group, queue: OnQueue = None, json: Json = False, url: Url = DEF
 
 
 @groups.command("pause")
-def pause(group: Group, queue: OfQueue, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+@on_server
+def pause(server: Server, group: Group, queue: OfQueue, json: Json = False) -> None:
     """Pause a group on a queue: its consumers get no messages until it is resumed. Acks go on.
 
     --json prints the server's answer.
     """
-    pausing.switch(_ON_QUEUE, [group, queue], f"{group} on {queue}", on=True, json=json, url=url, token=token)
+    pausing.switch(server, _ON_QUEUE, [group, queue], f"{group} on {queue}", on=True, json=json)
 
 
 @groups.command("resume")
-def resume(group: Group, queue: OfQueue, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+@on_server
+def resume(server: Server, group: Group, queue: OfQueue, json: Json = False) -> None:
     """Resume a paused group on a queue.
 
     --json prints the server's answer.
     """
-    pausing.switch(_ON_QUEUE, [group, queue], f"{group} on {queue}", on=False, json=json, url=url, token=token)
+    pausing.switch(server, _ON_QUEUE, [group, queue], f"{group} on {queue}", on=False, json=json)
 
 
 @groups.command("delete")
+@on_server
 def delete(
+    server: Server,
     group: Group,
     queue: OnQueue = None,
     keep_start: Annotated[
@@ -189,27 +188,19 @@ def delete(
     ] = False,
     yes: Yes = False,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Delete a group with its cursors and leases. Its dead letters stay. Its next pop creates it again.
 
     --json prints the server's answer.
     """
-    with connected(url, token) as server:
-        path = at(_ROUTE + "/{}", group) + (at("/queues/{}", queue) if queue is not None else "")
-        place = f"on {clean(queue)}" if queue is not None else "on all its queues"
-        confirm(f"Delete the consumer group {clean(group)} {place}? Its cursors will be lost.", yes=yes)
-        answer = server.delete(Raw, path, {"deleteMetadata": not keep_start})
-        deleted = msgspec.json.decode(answer, type=Deleted)
-        if not deleted.existed:
-            raise FailedError(_unknown(group, queue))
+    path = at(_ROUTE + "/{}", group) + (at("/queues/{}", queue) if queue is not None else "")
+    place = f"on {clean(queue)}" if queue is not None else "on all its queues"
+    confirm(f"Delete the consumer group {clean(group)} {place}? Its cursors will be lost.", yes=yes)
+    answer = server.delete(Raw, path, {"deleteMetadata": not keep_start})
+    deleted = msgspec.json.decode(answer, type=Deleted)
+    if not deleted.existed:
+        raise unknown_group(server, group, queue)
     if json:
         showing.document(answer)
     else:
         showing.say(f"{group} deleted, with {counted(deleted.deleted_partitions, 'cursor')}")
-
-
-def _unknown(group: str, queue: str | None) -> str:
-    place = f" on {clean(queue)}" if queue is not None else ""
-    return f"there is no consumer group {clean(group)}{place}: `queen groups list` lists the groups"

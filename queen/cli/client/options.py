@@ -5,38 +5,59 @@ from typing import Annotated
 
 import typer
 
-from queen.cli.client.connection import DEFAULT_URL, UsageError
+from queen.cli.client.completion import group_names, queue_names
+from queen.cli.client.connection import DEFAULT_URL
+from queen.cli.errors import UsageError
 
-Url = Annotated[str, typer.Option(help="URL of the server.", envvar="QUEEN_URL")]
+Url = Annotated[
+    str | None,
+    typer.Option(help="URL of the server; by default that of QUEEN_URL or of the context.", show_default=DEFAULT_URL),
+]
 Token = Annotated[
     str | None,
     typer.Option(
-        help="Bearer token to send. Other users of this machine can see command lines: use the environment variable.",
-        envvar="QUEEN_TOKEN",
+        help="Bearer token to send; by default that of the context, or QUEEN_TOKEN. Other users of this machine can "
+        "see command lines.",
         show_default=False,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-Queue = Annotated[str, typer.Argument(help="Name of the queue.", metavar="QUEUE", show_default=False)]
-Group = Annotated[str, typer.Argument(help="Name of the consumer group.", metavar="GROUP", show_default=False)]
-ForGroup = Annotated[str | None, typer.Option("--group", "-g", help="Consumer group.", show_default="queue mode")]
-OfGroup = Annotated[str | None, typer.Option("--group", "-g", help="Only of this consumer group.", show_default=False)]
-OfPartition = Annotated[str | None, typer.Option("--partition", "-p", help="Only this partition.", show_default=False)]
-
-__all__ = [
-    "DEFAULT_URL",
-    "ForGroup",
-    "Group",
-    "Json",
-    "OfGroup",
-    "OfPartition",
-    "Queue",
-    "Token",
-    "Url",
-    "Yes",
-    "moment",
+Context = Annotated[
+    str | None,
+    typer.Option(
+        help="Server by name, from `queen contexts list`; by default that of QUEEN_CONTEXT, or the one in use.",
+        show_default=False,
+    ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+Queue = Annotated[
+    str, typer.Argument(help="Name of the queue.", metavar="QUEUE", show_default=False, autocompletion=queue_names)
+]
+AnyQueue = Annotated[
+    str | None,
+    typer.Argument(help="A queue.", metavar="QUEUE", show_default="all", autocompletion=queue_names),
+]
+OfQueue = Annotated[
+    str, typer.Option("--queue", "-q", help="The queue.", show_default=False, autocompletion=queue_names)
+]
+OnQueue = Annotated[
+    str | None,
+    typer.Option(
+        "--queue", "-q", help="Only on this queue.", show_default="all of its queues", autocompletion=queue_names
+    ),
+]
+Group = Annotated[
+    str,
+    typer.Argument(help="Name of the consumer group.", metavar="GROUP", show_default=False, autocompletion=group_names),
+]
+ForGroup = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Consumer group.", show_default="queue mode", autocompletion=group_names),
+]
+OfGroup = Annotated[
+    str | None,
+    typer.Option("--group", "-g", help="Only of this consumer group.", show_default=False, autocompletion=group_names),
+]
+OfPartition = Annotated[str | None, typer.Option("--partition", "-p", help="Only this partition.", show_default=False)]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 

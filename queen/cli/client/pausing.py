@@ -6,25 +6,18 @@ import msgspec
 from msgspec import Raw, Struct
 
 from queen.cli.client import showing
-from queen.cli.client.connection import at, connected
-
-
-class Enabled(Struct):
-    """The body of the request."""
-
-    enabled: bool
+from queen.cli.client.connection import Server, at
 
 
 class State(Struct):
-    """Whether it is paused now."""
+    """Whether it is to be paused, or is now."""
 
     paused: bool
 
 
-def switch(route: str, names: Sequence[str], what: str, *, on: bool, json: bool, url: str, token: str | None) -> None:
+def switch(server: Server, route: str, names: Sequence[str], what: str, *, on: bool, json: bool) -> None:
     """Pauses or resumes what has this route with these names, and says so."""
-    with connected(url, token) as server:
-        answer = server.post(Raw, f"{at(route, *names)}/pause", Enabled(on))
+    answer = server.post(Raw, f"{at(route, *names)}/pause", State(on))
     if json:
         showing.document(answer)
     else:

@@ -10,9 +10,12 @@ import typer
 from msgspec import Raw, Struct
 
 from queen.cli.client import showing
-from queen.cli.client.connection import ANSWER_S, DEFAULT_URL, Parameters, UsageError, at, connected
-from queen.cli.client.options import ForGroup, Json, OfPartition, Queue, Token, Url, moment
-from queen.cli.output import err
+from queen.cli.client.connection import ANSWER_S, Parameters, Server, at
+from queen.cli.client.names import exists, unknown_queue
+from queen.cli.client.options import ForGroup, OfPartition, Queue, moment
+from queen.cli.client.server import on_server
+from queen.cli.errors import UsageError
+from queen.cli.output import Json, err
 
 _WAIT_S = 30.0
 
@@ -38,7 +41,9 @@ class Popped(Struct):
     messages: list[Raw]
 
 
+@on_server
 def pop(
+    server: Server,
     queue: Queue,
     partition: OfPartition = None,
     group: ForGroup = None,
@@ -61,34 +66,32 @@ def pop(
         ),
     ] = None,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Pop messages of a queue. They are leased until `queen ack`, or until the lease expires.
 
     --json prints an array of messages, which `queen ack` can read; [] if there are none.
     """  # fmt: skip
-    with connected(url, token) as server:
-        waits = _wait_s(timeout, wait=wait)
-        parameters: Parameters = {
-            "consumerGroup": group,
-            "batch": batch,
-            "partitions": partitions,
-            "wait": wait or None,
-            "timeout": round(waits * 1000) or None,
-            "autoAck": auto_ack or None,
-            "leaseSeconds": lease,
-            **_start(start),
-        }
-        path = at("/api/v1/pop/queue/{}", queue) + (at("/partition/{}", partition) if partition is not None else "")
-        answer = server.send("GET", path, parameters, timeout_s=waits + ANSWER_S)
-        messages = server.decoded(Popped, answer).messages if answer.content else []
+    waits = _wait_s(timeout, wait=wait)
+    parameters: Parameters = {
+        "consumerGroup": group,
+        "batch": batch,
+        "partitions": partitions,
+        "wait": wait or None,
+        "timeout": round(waits * 1000) or None,
+        "autoAck": auto_ack or None,
+        "leaseSeconds": lease,
+        **_start(start),
+    }
+    path = at("/api/v1/pop/queue/{}", queue) + (at("/partition/{}", partition) if partition is not None else "")
+    answer = server.send("GET", path, parameters, timeout_s=waits + ANSWER_S)
+    messages = server.decoded(Popped, answer).messages if answer.content else []
     if json:
         showing.document(messages)
     elif messages:
         _show([msgspec.json.decode(each, type=Message) for each in messages], leased=not auto_ack)
     else:
-        err.print("no messages", style="dim")
+        missing = "" if exists(server, queue) else f": {unknown_queue(server, queue)}"
+        err.print(f"no messages{missing}", style="dim", markup=False)
 
 
 def _wait_s(timeout: float | None, *, wait: bool) -> float:

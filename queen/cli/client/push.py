@@ -1,5 +1,7 @@
 """``queen push``: pushes a message, or the messages of a file."""
 
+import os
+import stat
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,10 +14,12 @@ import typer
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.cli.client import showing
-from queen.cli.client.connection import DEFAULT_URL, FailedError, Server, UsageError, connected
-from queen.cli.client.options import Json, Queue, Token, Url
+from queen.cli.client.connection import Server
+from queen.cli.client.options import Queue
+from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean, counted
-from queen.cli.output import err, even_unread
+from queen.cli.errors import FailedError, UsageError
+from queen.cli.output import Json, err, even_unread
 from queen.cli.progress import bar
 
 _BYTES_MAX = 4 << 20
@@ -86,7 +90,9 @@ class Form(Struct, frozen=True):
             raise UsageError(f"not JSON: {problem}{advice}") from None
 
 
+@on_server
 def push(
+    server: Server,
     queue: Queue,
     payload: Annotated[
         str | None, typer.Argument(help="Payload as JSON, or - to read it from standard input.", show_default=False)
@@ -121,28 +127,25 @@ def push(
     ] = False,
     batch: Annotated[int, typer.Option(help="Lines per request.", min=1, max=10_000)] = 1000,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Push a message, or the messages of a file, one per line.
 
     --json prints the server's answer, one line per message.
     """
     form = Form(queue, UNSET if partition is None else partition, text, items)
-    with connected(url, token) as server:
-        if (payload is None) == (file is None):
-            raise UsageError("give either PAYLOAD (- reads it from standard input) or --file")
-        if file is None:
-            if items:
-                raise UsageError("--items needs --file")
-            message = _single(form, str(payload), transaction_id)
-            _push_one(server, msgspec.structs.replace(message, headers=_headers(header or [])), json=json)
-        elif transaction_id is not None:
-            raise UsageError("--transaction-id is for a single message: with --file, use --items and give one per line")
-        elif header:
-            raise UsageError("--header is for a single message: with --file, use --items and give headers per line")
-        else:
-            _push_file(server, file, form, batch, json=json)
+    if (payload is None) == (file is None):
+        raise UsageError("give either PAYLOAD (- reads it from standard input) or --file")
+    if file is None:
+        if items:
+            raise UsageError("--items needs --file")
+        message = _single(form, str(payload), transaction_id)
+        _push_one(server, msgspec.structs.replace(message, headers=_headers(header or [])), json=json)
+    elif transaction_id is not None:
+        raise UsageError("--transaction-id is for a single message: with --file, use --items and give one per line")
+    elif header:
+        raise UsageError("--header is for a single message: with --file, use --items and give headers per line")
+    else:
+        _push_file(server, file, form, batch, json=json)
 
 
 def _single(form: Form, payload: str, transaction_id: str | None) -> Message:
@@ -237,11 +240,20 @@ def _send(server: Server, messages: Sequence[Message]) -> list[Raw]:
     return server.post(list[Raw], "/api/v1/push", {"items": messages})
 
 
+def _size(file: BinaryIO) -> int | None:
+    """The size of a file; a pipe has none."""
+    try:
+        found = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
 @contextmanager
 def _opened(name: str) -> Iterator[tuple[BinaryIO, int | None]]:
     """A file and its size, if it has one."""
     if name == _PIPE:
-        yield sys.stdin.buffer, None
+        yield sys.stdin.buffer, _size(sys.stdin.buffer)
         return
     path = Path(name)
     try:
@@ -249,7 +261,7 @@ def _opened(name: str) -> Iterator[tuple[BinaryIO, int | None]]:
     except OSError as problem:
         raise UsageError(f"{name} cannot be read: {problem.strerror}") from None
     with file:
-        yield file, path.stat().st_size if path.is_file() else None
+        yield file, _size(file)
 
 
 def _messages(source: Iterable[bytes], form: Form) -> Iterator[Numbered]:

@@ -1,4 +1,4 @@
-"""``queen queues``: lists queues, shows one, pauses and resumes."""
+"""``queen queues``: lists, shows, creates, configures, deletes, pauses and resumes queues."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -7,15 +7,21 @@ from urllib.parse import quote
 import msgspec
 import typer
 from msgspec import Raw, Struct
-from typer.core import TyperGroup
 
 from queen.cli.client import pausing, showing
-from queen.cli.client.connection import DEFAULT_URL, Server, at, connected
-from queen.cli.client.options import Json, Token, Url
+from queen.cli.client.asking import confirm
+from queen.cli.client.connection import Server, at
+from queen.cli.client.names import exists, there
 from queen.cli.client.options import Queue as Name
-from queen.cli.output import err
+from queen.cli.client.options import Yes
+from queen.cli.client.queue_options import Options, with_options
+from queen.cli.client.server import on_server
+from queen.cli.client.showing import clean
+from queen.cli.errors import FailedError, UsageError
+from queen.cli.output import Json, err
 
 _ROUTE = "/api/v1/resources/queues/{}"
+_CONFIGURE = "/api/v1/configure"
 _PAGE = 1000
 #: Maximum of names in one query, and of their bytes in a URL.
 _NAMES = 100
@@ -79,9 +85,12 @@ class Config(Struct, rename="camel"):
 
 
 class Configured(Struct):
-    """The configuration of a queue."""
+    """The configuration of a queue: its labels, and its options as the server takes them."""
 
-    options: Config
+    namespace: str
+    task: str
+
+    options: Raw
 
 
 class Labels(Struct, rename="camel"):
@@ -111,46 +120,44 @@ class Detail(Struct):
     totals: Counts
 
 
-class _ShowUnlessNamed(TyperGroup):
-    """Takes ``queen queues NAME`` for ``queen queues show NAME``, unless NAME is a command."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own copy of click
-        if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
-
-
-queues = typer.Typer(name="queues", help="Queues: list, show, pause, resume.", cls=_ShowUnlessNamed)
+queues = typer.Typer(
+    name="queues", help="Queues: list, show, create, configure, delete, pause, resume.", no_args_is_help=True
+)
 
 
 @queues.callback()
 def _queues() -> None:
-    """Queues: list, show, pause, resume. Without a command, as show."""
+    """Queues: list, show, create, configure, delete, pause, resume."""
 
 
 @queues.command("show")
-def show(
-    name: Annotated[str | None, typer.Argument(help="Queue to show.", metavar="QUEUE", show_default="all")] = None,
+@on_server
+def show(server: Server, queue: Name, json: Json = False) -> None:
+    """Show a queue with its options and partitions.
+
+    --json prints an object.
+    """
+    answer = server.get(Raw, at("/api/v1/status/queues/{}", queue), {"limit": _PARTITIONS})
+    if json:
+        showing.document(answer)
+        return
+    configured = server.get(Configured, _CONFIGURE, {"queue": queue})
+    _show_one(msgspec.json.decode(answer, type=Detail), msgspec.json.decode(configured.options, type=Config))
+
+
+@queues.command("list")
+@on_server
+def list_(
+    server: Server,
     namespace: Annotated[str | None, typer.Option(help="Only queues of this namespace.", show_default=False)] = None,
     task: Annotated[str | None, typer.Option(help="Only queues of this task.", show_default=False)] = None,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
-    """List queues, newest first; or show one with its options and partitions.
+    """List queues, newest first.
 
-    --json prints an array of queues, or one object.
+    --json prints an array.
     """
-    with connected(url, token) as server:
-        if name is not None:
-            answer = server.get(Raw, at("/api/v1/status/queues/{}", name), {"limit": _PARTITIONS})
-            if json:
-                showing.document(answer)
-            else:
-                configured = server.get(Configured, "/api/v1/configure", {"queue": name})
-                _show_one(msgspec.json.decode(answer, type=Detail), configured.options)
-            return
-        found = list(every(server, namespace, task))
+    found = list(every(server, namespace, task))
     if json:
         showing.document(found)
         return
@@ -183,22 +190,79 @@ def show(
         err.print("no queues", style="dim")
 
 
+@queues.command("create")
+@on_server
+@with_options
+def create(server: Server, queue: Name, options: Options, json: Json = False) -> None:
+    """Create a queue, with the options that are given and the defaults of the others. A push creates it as well.
+
+    --json prints the server's answer.
+    """
+    if exists(server, queue):
+        raise FailedError(f"there is a queue {clean(queue)} already: `queen queues configure` changes its options")
+    _configure(server, queue, options, json=json)
+
+
+@queues.command("configure")
+@on_server
+@with_options
+def configure(server: Server, queue: Name, options: Options, json: Json = False) -> None:
+    """Change options of a queue; the others stay as they are.
+
+    --json prints the server's answer.
+    """
+    if not options:
+        raise UsageError("nothing to change: give at least one option, such as --lease-time 60")
+    now = server.get(Configured, _CONFIGURE, {"queue": queue})
+    kept = msgspec.json.decode(now.options, type=dict[str, Any]) | {"namespace": now.namespace, "task": now.task}
+    if "deadLetterQueue" in options:
+        # Its second name, which would contradict it.
+        del kept["dlqAfterMaxRetries"]
+    _configure(server, queue, {**kept, **options}, json=json)
+
+
+def _configure(server: Server, queue: str, options: Options, *, json: bool) -> None:
+    answer = server.post(Raw, _CONFIGURE, {"queue": queue, "options": options})
+    if json:
+        showing.document(answer)
+    else:
+        showing.say(f"{queue} is configured: `queen queues show` shows its options")
+
+
+@queues.command("delete")
+@on_server
+def delete(server: Server, queue: Name, yes: Yes = False, json: Json = False) -> None:
+    """Delete a queue with its messages, cursors and dead letters. This cannot be undone.
+
+    --json prints the server's answer.
+    """
+    there(server, queue)
+    confirm(f"Delete the queue {clean(queue)} with all that is in it? This cannot be undone.", yes=yes)
+    answer = server.delete(Raw, at(_ROUTE, queue))
+    if json:
+        showing.document(answer)
+    else:
+        showing.say(f"{queue} deleted")
+
+
 @queues.command("pause")
-def pause(name: Name, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+@on_server
+def pause(server: Server, queue: Name, json: Json = False) -> None:
     """Pause a queue: consumers of all groups get no messages until it is resumed. Pushes and acks go on.
 
     --json prints the server's answer.
     """
-    pausing.switch(_ROUTE, [name], name, on=True, json=json, url=url, token=token)
+    pausing.switch(server, _ROUTE, [queue], queue, on=True, json=json)
 
 
 @queues.command("resume")
-def resume(name: Name, json: Json = False, url: Url = DEFAULT_URL, token: Token = None) -> None:
+@on_server
+def resume(server: Server, queue: Name, json: Json = False) -> None:
     """Resume a paused queue. Groups of it that are paused themselves stay so.
 
     --json prints the server's answer.
     """
-    pausing.switch(_ROUTE, [name], name, on=False, json=json, url=url, token=token)
+    pausing.switch(server, _ROUTE, [queue], queue, on=False, json=json)
 
 
 def every(server: Server, namespace: str | None = None, task: str | None = None) -> Iterator[Raw]:
@@ -226,15 +290,6 @@ def in_few_requests(names: Sequence[str]) -> Iterator[list[str]]:
         room -= size
     if portion:
         yield portion
-
-
-def there(server: Server, queue: str) -> None:
-    """Returns if the queue exists, so that an empty list is not mistaken for one of a misspelt name.
-
-    Raises:
-        RefusedError: it does not exist (404).
-    """
-    server.get(Raw, at(_ROUTE, queue), {"limit": 1})
 
 
 def _show_one(detail: Detail, config: Config) -> None:

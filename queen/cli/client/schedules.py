@@ -7,10 +7,13 @@ import typer
 from msgspec import Raw, Struct
 
 from queen.cli.client import showing
-from queen.cli.client.connection import DEFAULT_URL, UsageError, at, connected
-from queen.cli.client.options import Json, Queue, Token, Url
+from queen.cli.client.connection import Server, at
+from queen.cli.client.names import there
+from queen.cli.client.options import AnyQueue, Queue
+from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean
-from queen.cli.output import err
+from queen.cli.errors import UsageError
+from queen.cli.output import Json, err
 
 _ROUTE = "/api/v1/schedules"
 _PAGE = 1000
@@ -29,7 +32,7 @@ class Schedule(Struct, rename="camel"):
     time_zone: str
     catch_up: int
     next_at: str | None
-    data: Raw
+    payload: Raw
 
 
 class Page(Struct):
@@ -44,42 +47,39 @@ class Made(Struct, rename="camel"):
     next_at: str
 
 
-class Deleted(Struct):
-    """A deleted schedule."""
-
-    name: str
-
-
 @schedules.callback()
 def _schedules() -> None:
     """Cron schedules: list, create, delete."""
 
 
 @schedules.command("list")
+@on_server
 def list_(
-    queue: Annotated[str | None, typer.Argument(help="A queue.", metavar="QUEUE", show_default="all")] = None,
+    server: Server,
+    queue: AnyQueue = None,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """List cron schedules, by queue and name.
 
     --json prints an array.
     """
     found: list[Raw] = []
-    with connected(url, token) as server:
-        while True:
-            page = server.get(Page, _ROUTE, {"queue": queue, "limit": _PAGE, "offset": len(found)}).schedules
-            found += page
-            if len(page) < _PAGE:
-                break
+    if queue is not None:
+        there(server, queue)
+    while True:
+        page = server.get(Page, _ROUTE, {"queue": queue, "limit": _PAGE, "offset": len(found)}).schedules
+        found += page
+        if len(page) < _PAGE:
+            break
     if json:
         showing.document(found)
         return
     made = showing.Listing("queue", "name", "cron", "time zone", "next", "catch-up", "payload", right=("catch-up",))
     for each in (msgspec.json.decode(raw, type=Schedule) for raw in found):
         next_at = showing.local(each.next_at) if each.next_at else "never"
-        made.add(each.queue, each.name, each.cron, each.time_zone, next_at, each.catch_up, showing.payload(each.data))
+        made.add(
+            each.queue, each.name, each.cron, each.time_zone, next_at, each.catch_up, showing.payload(each.payload)
+        )
     if found:
         made.show()
     else:
@@ -87,7 +87,9 @@ def list_(
 
 
 @schedules.command("create")
+@on_server
 def create(
+    server: Server,
     queue: Queue,
     name: Name,
     cron: Annotated[
@@ -104,26 +106,37 @@ def create(
         int, typer.Option(help="How many of the times that no server was there for are made up for: the last ones.")
     ] = 1,
     partition: Annotated[str, typer.Option("--partition", "-p", help="Partition of the messages.")] = "Default",
-    url: Url = DEFAULT_URL,
-    token: Token = None,
+    json: Json = False,
 ) -> None:
-    """Set a cron schedule of a queue, or replace the one with its name."""
+    """Set a cron schedule of a queue, or replace the one with its name.
+
+    --json prints the server's answer.
+    """
     body = {
         "queue": queue, "name": name, "cron": cron, "timeZone": time_zone, "catchUp": catch_up, "partition": partition,
         "payload": Raw(payload.encode(errors="surrogateescape")),
     }  # fmt: skip
-    with connected(url, token) as server:
-        try:
-            msgspec.json.decode(payload)
-        except (msgspec.DecodeError, UnicodeEncodeError) as problem:
-            raise UsageError(f"--payload is not JSON: {problem}") from None
-        made = server.post(Made, _ROUTE, body)
-    showing.say(f"set {clean(name)}; first at {showing.local(made.next_at)}")
+    try:
+        msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeEncodeError) as problem:
+        raise UsageError(f"--payload is not JSON: {problem}") from None
+    answer = server.post(Raw, _ROUTE, body)
+    if json:
+        showing.document(answer)
+    else:
+        first = msgspec.json.decode(answer, type=Made).next_at
+        showing.say(f"set {clean(name)}; first at {showing.local(first)}")
 
 
 @schedules.command("delete")
-def delete(queue: Queue, name: Name, url: Url = DEFAULT_URL, token: Token = None) -> None:
-    """Delete a cron schedule of a queue."""
-    with connected(url, token) as server:
-        server.delete(Deleted, at(f"{_ROUTE}/{{}}/{{}}", queue, name))
-    showing.say(f"deleted {clean(name)}")
+@on_server
+def delete(server: Server, queue: Queue, name: Name, json: Json = False) -> None:
+    """Delete a cron schedule of a queue.
+
+    --json prints the server's answer.
+    """
+    answer = server.delete(Raw, at(f"{_ROUTE}/{{}}/{{}}", queue, name))
+    if json:
+        showing.document(answer)
+    else:
+        showing.say(f"deleted {clean(name)}")

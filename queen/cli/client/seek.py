@@ -8,10 +8,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.cli.client import showing
 from queen.cli.client.asking import confirm
-from queen.cli.client.connection import DEFAULT_URL, FailedError, UsageError, at, connected
+from queen.cli.client.connection import Server, at
 from queen.cli.client.groups import on_queues
-from queen.cli.client.options import Group, Json, OfPartition, Queue, Token, Url, Yes, moment
+from queen.cli.client.names import unknown_group
+from queen.cli.client.options import Group, OfPartition, Queue, Yes, moment
+from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean, counted
+from queen.cli.errors import UsageError
+from queen.cli.output import Json
 from queen.cli.progress import spinner
 
 #: A queue may have a million partitions.
@@ -33,7 +37,9 @@ class SeekResult(Struct, rename="camel"):
     updated: bool = False
 
 
+@on_server
 def seek(
+    server: Server,
     queue: Queue,
     group: Group,
     to_beginning: Annotated[bool, typer.Option("--to-beginning", help="Move to the oldest stored message.")] = False,
@@ -49,27 +55,24 @@ def seek(
     partition: OfPartition = None,
     yes: Yes = False,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Move the cursors of a consumer group. It gets the messages after the new position, and none before it.
 
     --json prints the server's answer.
     """  # fmt: skip
-    with connected(url, token) as server:
-        if to_beginning + to_end + (to is not None) != 1:
-            raise UsageError("give one of --to-beginning, --to-end and --to")
-        target = Target(to_beginning, to_end, UNSET if to is None else moment(to))
-        if not any(each.name == group for _, each in on_queues(server, [queue])):
-            raise FailedError(f"there is no consumer group {clean(group)} on {clean(queue)}: see `queen groups list`")
-        part = at("/partitions/{}", partition) if partition is not None else ""
-        path = at("/api/v1/consumer-groups/{}/queues/{}", group, queue) + part + "/seek"
-        place = f"{clean(queue)}, {clean(partition)}" if partition is not None else clean(queue)
-        where = "to the beginning" if to_beginning else "to the end" if to_end else f"to {to}"
-        confirm(f"Move the consumer group {clean(group)} on {place} {where}? Its leases there are released.", yes=yes)
-        with spinner() as progress:
-            progress.add_task("seeking")
-            answer = server.post(Raw, path, target, _PATIENCE_S)
+    if to_beginning + to_end + (to is not None) != 1:
+        raise UsageError("give one of --to-beginning, --to-end and --to")
+    target = Target(to_beginning, to_end, UNSET if to is None else moment(to))
+    if not any(each.name == group for _, each in on_queues(server, [queue])):
+        raise unknown_group(server, group, queue)
+    part = at("/partitions/{}", partition) if partition is not None else ""
+    path = at("/api/v1/consumer-groups/{}/queues/{}", group, queue) + part + "/seek"
+    place = f"{clean(queue)}, {clean(partition)}" if partition is not None else clean(queue)
+    where = "to the beginning" if to_beginning else "to the end" if to_end else f"to {to}"
+    confirm(f"Move the consumer group {clean(group)} on {place} {where}? Its leases there are released.", yes=yes)
+    with spinner() as progress:
+        progress.add_task("seeking")
+        answer = server.post(Raw, path, target, _PATIENCE_S)
     sought = msgspec.json.decode(answer, type=SeekResult)
     number = int(sought.updated) if sought.partitions_updated is UNSET else sought.partitions_updated
     if json:

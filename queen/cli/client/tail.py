@@ -5,7 +5,6 @@ It reads the log with the list of messages, like the dashboard, and is not a con
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -15,11 +14,12 @@ from msgspec import Raw, Struct
 from rich.text import Text
 
 from queen.cli.client import showing
-from queen.cli.client.connection import DEFAULT_URL, RefusedError, Server, UnreachableError, connected
-from queen.cli.client.options import Json, OfPartition, Queue, Token, Url
-from queen.cli.client.queues import there
+from queen.cli.client.connection import RefusedError, Server, UnreachableError
+from queen.cli.client.names import exists, unknown_queue
+from queen.cli.client.options import OfPartition, Queue
+from queen.cli.client.server import on_server
 from queen.cli.ending import interruptible
-from queen.cli.output import err, out
+from queen.cli.output import Json, err, out
 
 _ROUTE = "/api/v1/messages"
 _PAGE = 10_000
@@ -89,7 +89,9 @@ class Follower:
         return sorted(fresh.values(), key=lambda each: each.place)
 
 
+@on_server
 def tail(
+    server: Server,
     queue: Queue,
     partition: OfPartition = None,
     lines: Annotated[
@@ -98,26 +100,23 @@ def tail(
     follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for new messages.")] = True,
     interval: Annotated[float, typer.Option(help="Seconds between two requests.", min=0.05, max=60)] = 1.0,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Show the newest messages of a queue, and new ones as they arrive, until Ctrl-C. Consumers are not affected.
 
     --json prints one line per message.
     """
-    with suppress(KeyboardInterrupt), interruptible(), connected(url, token) as server:
+    with interruptible():
         _look_for(server, queue, follow=follow)
         _follow(server, queue, partition, lines, interval if follow else None, json=json)
 
 
 def _look_for(server: Server, queue: str, *, follow: bool) -> None:
     """Checks that the queue exists, or says that it will wait for it."""
-    try:
-        there(server, queue)
-    except RefusedError as problem:
-        if problem.status != 404 or not follow:
-            raise
-        err.print(f"waiting: there is no queue {showing.clean(queue)} yet", style="yellow", markup=False)
+    if exists(server, queue):
+        return
+    if not follow:
+        raise unknown_queue(server, queue)
+    err.print(f"waiting: {unknown_queue(server, queue)}", style="yellow", markup=False)
 
 
 def _follow(

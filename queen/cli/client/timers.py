@@ -7,10 +7,13 @@ import typer
 from msgspec import Raw, Struct
 
 from queen.cli.client import showing
-from queen.cli.client.connection import DEFAULT_URL, FailedError, at, connected
-from queen.cli.client.options import Json, Queue, Token, Url
+from queen.cli.client.connection import Server, at
+from queen.cli.client.names import there
+from queen.cli.client.options import Queue
+from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean
-from queen.cli.output import err
+from queen.cli.errors import FailedError
+from queen.cli.output import Json, err
 
 _ROUTE = "/api/v1/timers"
 _PAGE = 1000
@@ -55,12 +58,12 @@ def _timers() -> None:
 
 
 @timers.command("list")
+@on_server
 def list_(
+    server: Server,
     queue: Queue,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum to show.", min=1)] = 100,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """List the timers of a queue, by key.
 
@@ -68,14 +71,14 @@ def list_(
     """
     found: list[Raw] = []
     after: str | None = None
-    with connected(url, token) as server:
-        while len(found) < limit:
-            wanted = {"limit": min(limit - len(found), _PAGE), "after": after}
-            page = server.get(Page, at(f"{_ROUTE}/{{}}", queue), wanted)
-            found += page.rows
-            after = page.next_after
-            if after is None:
-                break
+    there(server, queue)
+    while len(found) < limit:
+        wanted = {"limit": min(limit - len(found), _PAGE), "after": after}
+        page = server.get(Page, at(f"{_ROUTE}/{{}}", queue), wanted)
+        found += page.rows
+        after = page.next_after
+        if after is None:
+            break
     if json:
         showing.document(found)
         return
@@ -91,23 +94,35 @@ def list_(
 
 
 @timers.command("cancel")
-def cancel(queue: Queue, key: Key, url: Url = DEFAULT_URL, token: Token = None) -> None:
-    """Cancel a timer: its message is not delivered."""
-    with connected(url, token) as server:
-        verdict = server.delete(Verdict, at(f"{_ROUTE}/{{}}/{{}}", queue, key))
-        _tell(verdict, key, "cancelled")
+@on_server
+def cancel(server: Server, queue: Queue, key: Key, json: Json = False) -> None:
+    """Cancel a timer: its message is not delivered.
+
+    --json prints the result.
+    """
+    verdict = server.delete(Verdict, at(f"{_ROUTE}/{{}}/{{}}", queue, key))
+    _tell(verdict, key, "cancelled", json=json)
 
 
 @timers.command("fire")
-def fire(queue: Queue, key: Key, url: Url = DEFAULT_URL, token: Token = None) -> None:
-    """Deliver the message of a timer now."""
+@on_server
+def fire(server: Server, queue: Queue, key: Key, json: Json = False) -> None:
+    """Deliver the message of a timer now.
+
+    --json prints the result.
+    """
     body = {"operations": [{"op": "fire", "queue": queue, "timerKey": key}]}
-    with connected(url, token) as server:
-        [verdict] = server.post(Verdicts, _ROUTE, body).results
-        _tell(verdict, key, "fired")
+    [verdict] = server.post(Verdicts, _ROUTE, body).results
+    _tell(verdict, key, "fired", json=json)
 
 
-def _tell(verdict: Verdict, key: str, done: str) -> None:
+def _tell(verdict: Verdict, key: str, done: str, *, json: bool) -> None:
     if not verdict.ok:
-        raise FailedError(f"There is no timer {clean(key)}: its message may have been delivered")
-    showing.say(f"{done} {clean(key)}")
+        raise FailedError(
+            f"there is no timer {clean(key)}: its message may have been delivered. `queen timers list` lists those "
+            "that wait"
+        )
+    if json:
+        showing.document(verdict)
+    else:
+        showing.say(f"{done} {clean(key)}")

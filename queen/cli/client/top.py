@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -14,13 +13,13 @@ from rich.live import Live
 from rich.text import Text
 
 from queen.cli.client import showing
-from queen.cli.client.connection import DEFAULT_URL, RefusedError, Server, UnreachableError, connected
+from queen.cli.client.connection import RefusedError, Server, UnreachableError
 from queen.cli.client.groups import GroupOfQueue, on_queues
-from queen.cli.client.options import Json, Token, Url
 from queen.cli.client.queues import Queue, Queues, in_few_requests
+from queen.cli.client.server import on_server
 from queen.cli.client.showing import counted, duration
 from queen.cli.ending import interruptible
-from queen.cli.output import out
+from queen.cli.output import Json, out
 
 _ROUTE = "/api/v1/analytics/queue-ops"
 _MINUTE_S = 60.0
@@ -112,7 +111,9 @@ class Row(Struct, frozen=True, rename="camel"):
     slowest: str | None
 
 
+@on_server
 def top(
+    server: Server,
     interval: Annotated[
         float, typer.Option("--interval", "-i", help="Seconds between two refreshes.", min=0.2, max=3600)
     ] = 2.0,
@@ -124,15 +125,13 @@ def top(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     json: Json = False,
-    url: Url = DEFAULT_URL,
-    token: Token = None,
 ) -> None:
     """Show live throughput and lag per queue, busiest first, until Ctrl-C.
 
     Rates are averages over the last half minute; at first, and with --once, over the last one to two minutes.
     --json prints one line per refresh.
     """
-    with suppress(KeyboardInterrupt), interruptible(), connected(url, token) as server:
+    with interruptible():
         _watch(server, interval, limit, once=once, json=json)
 
 

@@ -2,56 +2,38 @@
 
 import { call } from "../api.js";
 import { badge, button, card, field, h, link } from "../dom.js";
-import { count, duration } from "../format.js";
+import { count, duration, groupName } from "../format.js";
 import { removeGroup, seek } from "../group_actions.js";
 import { operations } from "../operations.js";
 import { pausedBadge } from "../pausing.js";
+import { Place } from "../place.js";
 import { to } from "../router.js";
 import { session } from "../session.js";
-import { Pager, Table } from "../tables.js";
+import { List } from "../tables.js";
 
 const LIMIT = 100;
 
 export const title = () => "Consumer groups";
 
-export function open(view, _args, refreshNow) {
-  let known = [];
-  let offset = 0;
-  const search = h("input", { type: "search", placeholder: "Group or queue", oninput: () => page(0) });
-  const pager = new Pager(LIMIT, page);
-  const lagging = h("input", { type: "checkbox", onchange: () => show() });
-  const table = new Table("Consumer groups", [
-    { name: "Group", by: (row) => row.name, value: (row) => link(text(row), to("groups", [row.name])) },
-    { name: "Queue", long: true, by: (row) => row.queueName, value: (row) => link(row.queueName, to("queues", [row.queueName])) },
-    { name: "State", wide: true, by: (row) => row.state, value: (row) => [badge(row.state, { Stable: "good", Dead: "bad" }[row.state] ?? "warn"), " ", pausedBadge(row.paused)] },
-    { name: "Lag", number: true, by: (row) => row.totalLag, value: (row) => count(row.totalLag) },
-    { name: "Oldest", number: true, wide: true, by: (row) => row.maxTimeLag, value: (row) => duration(row.maxTimeLag) },
-    { name: "Partitions with lag", number: true, wide: true, by: (row) => row.partitionsWithLag, value: (row) => `${count(row.partitionsWithLag)} of ${count(row.members)}` },
+export function open(view, { query }, refreshNow) {
+  const list = new List("Consumer groups", [
+    { name: "Group", order: "name", value: (row) => link(groupName(row.name), to("groups", [row.name])) },
+    { name: "Queue", long: true, value: (row) => link(row.queueName, to("queues", [row.queueName])) },
+    { name: "State", wide: true, value: (row) => [badge(row.state, { Stable: "good", Dead: "bad" }[row.state] ?? "warn"), " ", pausedBadge(row.paused)] },
+    { name: "Lag", number: true, order: "lag", value: (row) => count(row.totalLag) },
+    { name: "Oldest", number: true, wide: true, order: "age", value: (row) => duration(row.maxTimeLag) },
+    { name: "Partitions with lag", number: true, wide: true, value: (row) => `${count(row.partitionsWithLag)} of ${count(row.members)}` },
     ...(session.may(operations.seekConsumerGroup) ? [{ name: "", value: (row) => actions(row, refreshNow) }] : []),
-  ], { empty: "No consumer groups found", sort: "Lag", descending: true });
-  view.append(card("", h("div", { class: "filters" }, field("Search", search), field("Only groups with a lag", lagging)), table.element, pager.element));
-
-  function page(next) {
-    offset = next;
-    return refreshNow();
-  }
-
-  // The list is sorted by lag, so groups without a lag are on the last pages.
-  function show() {
-    table.show(known.filter((row) => !lagging.checked || row.totalLag));
-  }
+  ], { place: new Place(query), limit: LIMIT, refresh: refreshNow, order: "lag", key: (row) => JSON.stringify([row.name, row.queueName]), empty: "No consumer groups found" });
+  const search = list.search(h("input", { type: "search", placeholder: "Group or queue" }));
+  const behind = list.search(h("input", { type: "checkbox" }), "behind");
+  view.append(card("", h("div", { class: "filters" }, field("Search", search), field("Only groups with a lag", behind)), list.elements));
 
   async function refresh() {
-    known = await call(operations.listConsumerGroups, { search: search.value, order: "lag", limit: LIMIT, offset });
-    show();
-    pager.show(offset, known.length);
+    list.show(await call(operations.listConsumerGroups, { search: search.value, behind: behind.checked, ...list.wanted() }));
   }
 
   return { refresh };
-}
-
-function text({ name }) {
-  return name === "__QUEUE_MODE__" ? "(consumers without a group)" : name;
 }
 
 function actions(row, then) {

@@ -3,7 +3,7 @@
 import { call } from "../api.js";
 import { Chart } from "../charts.js";
 import { badge, button, card, fill, h, tile, tiles } from "../dom.js";
-import { confirm } from "../dialogs.js";
+import { ask } from "../dialogs.js";
 import { bytes, count, duration, rate } from "../format.js";
 import { perform } from "../notices.js";
 import { operations } from "../operations.js";
@@ -63,8 +63,11 @@ async function healthOrProblem() {
 
 function row({ name, about, on, operation }, enabled, then) {
   const turn = async () => {
-    const sure = enabled || (await confirm({ title: `${name}?`, text: on, action: "Switch on" }));
-    if (sure && (await perform(() => call(operation, {}, { enabled: !enabled }), `${name}: ${enabled ? "off" : "on"}`))) await then();
+    const run = () => call(operation, {}, { enabled: !enabled });
+    const ended = enabled
+      ? await perform(run, `${name}: off`)
+      : await ask({ title: `${name}?`, text: on, action: "Switch on", danger: true, run, done: `${name}: on` });
+    if (ended) await then();
   };
   return h("div", { class: "head" },
     h("div", {}, h("strong", {}, name), " ", badge(enabled ? "on" : "off", enabled ? "warn" : "good"), h("p", {}, h("small", {}, about))),

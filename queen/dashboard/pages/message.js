@@ -1,10 +1,11 @@
 // One message: payload, details, consumer groups, traces.
 
 import { call } from "../api.js";
-import { badge, card, facts, fill, h, link, why } from "../dom.js";
-import { json, moment } from "../format.js";
+import { badge, card, errorText, facts, fill, h, link, why } from "../dom.js";
+import { groupName, json, moment } from "../format.js";
 import { operations } from "../operations.js";
 import { actions, state } from "./messages.js";
+import { leadTo } from "../notices.js";
 import { to } from "../router.js";
 import { session } from "../session.js";
 import { timeline } from "../timeline.js";
@@ -20,7 +21,7 @@ export function open(view, { names: [partitionId, transactionId] }, refreshNow) 
   const traces = h("div");
   view.append(what, card("", about), card("Payload", sealed, payload), card("Consumer groups", groups), card("Traces", traces));
 
-  const leave = (queue) => () => { location.hash = to("messages", [], { queue }); };
+  const leave = (queue) => () => leadTo(to("messages", [], { queue }));
 
   async function refresh() {
     const key = { partitionId, transactionId };
@@ -43,11 +44,14 @@ function known(message) {
     ["Pushed", moment(message.createdAt)], ["Producer", message.producerSub || "–"], ["Trace id", message.traceId || "–"],
     ["Encrypted", message.isEncrypted ? "yes" : "no"], ["Lease until", moment(message.leaseExpiresAt)],
     ...Object.entries(message.headers ?? {}).map(([name, value]) => [`Header ${name}`, value]),
-    ...(message.errorMessage ? [["Error", message.errorMessage], ["Failed deliveries", String(message.retryCount)]] : []),
+    ...(message.errorMessage ? [["Error", errorText(message.errorMessage)], ["Failed deliveries", String(message.retryCount)]] : []),
   ];
 }
 
-function group({ name, consumed, leaseExpiresAt }) {
-  const tone = consumed ? ["acknowledged", "good"] : leaseExpiresAt ? ["in flight", "warn"] : ["pending", ""];
-  return h("li", {}, name === "__QUEUE_MODE__" ? "consumers without a group" : name, " ", badge(...tone));
+const TONES = { completed: ["acknowledged", "good"], processing: ["in flight", "warn"], dead_letter: ["given up", "bad"], pending: ["pending", ""] };
+
+function group({ name, state, failedAt, errorMessage }) {
+  return h("li", { "data-key": name },
+    link(groupName(name), to("groups", [name])), " ", badge(...TONES[state]),
+    failedAt ? h("div", {}, h("small", {}, moment(failedAt), ": "), errorText(errorMessage)) : null);
 }

@@ -2,8 +2,8 @@
 
 import { call } from "../api.js";
 import { Chart } from "../charts.js";
-import { badge, card, fill, h, link, select, tile, tiles } from "../dom.js";
-import { count, duration, milliseconds, rate } from "../format.js";
+import { badge, card, errorText, fill, h, link, select, tile, tiles } from "../dom.js";
+import { count, duration, groupName, milliseconds, rate } from "../format.js";
 import { operations } from "../operations.js";
 import { to } from "../router.js";
 import { lines, RANGES, since } from "../series.js";
@@ -26,9 +26,9 @@ export function open(view, _args, refreshNow) {
     { name: "Queue", value: (queue) => link(queue.name, to("queues", [queue.name])) },
     { name: "Pending", number: true, value: (queue) => count(queue.messages.pending) },
     { name: "In flight", number: true, value: (queue) => count(queue.messages.processing) },
-  ], { empty: "No queues yet. The first push creates one." });
+  ], { empty: "No queues yet. The first push creates one.", key: (queue) => queue.name });
   const groups = new Table("Consumer groups with the highest lag", [
-    { name: "Group", value: (group) => link(group.name, to("groups", [group.name])) },
+    { name: "Group", value: (group) => link(groupName(group.name), to("groups", [group.name])) },
     { name: "Queue", value: (group) => group.queueName },
     { name: "Lag", number: true, value: (group) => count(group.totalLag) },
     { name: "Oldest", number: true, value: (group) => duration(group.maxTimeLag) },
@@ -62,18 +62,18 @@ export function open(view, _args, refreshNow) {
 
 function summary({ queues, partitions, messages, throughput, lag }, { deadLetterQueue: dead, leases }) {
   return tiles(
-    tile("Pushed", rate(throughput.ingestedPerSecond), "5-minute average"),
-    tile("Acknowledged", rate(throughput.processedPerSecond), "5-minute average"),
-    tile("Pending", count(messages.pending), `of ${count(messages.total)} stored`),
-    tile("In flight", count(messages.processing), `${count(leases.active)} leases`),
-    tile("Oldest pending", duration(lag.time.max), "in all queues", lag.time.max > 300 ? "warn" : ""),
-    tile("Dead letters", count(dead.totalMessages), "", dead.totalMessages ? "bad" : ""),
-    tile("Queues", count(queues), `${count(partitions)} partitions`));
+    tile("Pushed", rate(throughput.ingestedPerSecond), "5-minute average", "", to("queues")),
+    tile("Acknowledged", rate(throughput.processedPerSecond), "5-minute average", "", to("groups")),
+    tile("Pending", count(messages.pending), `of ${count(messages.total)} stored`, "", to("queues", [], { order: "pending" })),
+    tile("In flight", count(messages.processing), `${count(leases.active)} leases`, "", to("queues", [], { order: "processing" })),
+    tile("Oldest pending", duration(lag.time.max), "in all queues", lag.time.max > 300 ? "warn" : "", to("groups", [], { order: "age" })),
+    tile("Dead letters", count(dead.totalMessages), "", dead.totalMessages ? "bad" : "", to("dead-letters")),
+    tile("Queues", count(queues), `${count(partitions)} partitions`, "", to("queues")));
 }
 
 function wrong({ errors, deadLetterQueue: dead }) {
   const kinds = [["Database errors", errors.dbErrors], ["Failed acks", errors.ackFailed], ["New dead letters", errors.dlqMessages]];
-  const texts = dead.topErrors.map(({ error, count: times }) => h("li", {}, error || "(no error text)", " ", badge(`${count(times)}×`)));
+  const texts = dead.topErrors.map(({ error, count: times }) => h("li", { "data-key": error }, errorText(error || "(no error text)"), " ", badge(`${count(times)}×`)));
   return [
     h("div", { class: "actions" }, kinds.map(([name, number]) => badge(`${name}: ${count(number)}`, number ? "warn" : "good"))),
     texts.length ? h("div", {}, h("h3", {}, "Errors of the newest ", link("dead letters", to("dead-letters"))), h("ul", {}, texts)) : null,

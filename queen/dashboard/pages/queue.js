@@ -4,16 +4,17 @@ import { call } from "../api.js";
 import { Chart } from "../charts.js";
 import { badge, button, card, facts, field, fill, h, link, tile, tiles } from "../dom.js";
 import { ask } from "../dialogs.js";
-import { ago, count, duration, moment, rate } from "../format.js";
-import { perform } from "../notices.js";
+import { ago, count, duration, groupName, moment, rate } from "../format.js";
+import { leadTo } from "../notices.js";
 import { operations } from "../operations.js";
 import { pausedBadge, pauseSwitch } from "../pausing.js";
+import { Place } from "../place.js";
 import { configure, described } from "../queue_options.js";
 import { remove } from "./queues.js";
 import { to } from "../router.js";
 import { lines, since } from "../series.js";
 import { session } from "../session.js";
-import { Pager, Table } from "../tables.js";
+import { List, Table } from "../tables.js";
 import { Timers } from "../timers.js";
 
 const HOURS = 1;
@@ -21,8 +22,7 @@ const PARTITIONS = 50;
 
 export const title = ({ names }) => names[0];
 
-export function open(view, { names: [queue] }, refreshNow) {
-  let offset = 0;
+export function open(view, { names: [queue], query }, refreshNow) {
   let known = null;
   const figures = h("div");
   const options = h("div");
@@ -30,88 +30,91 @@ export function open(view, { names: [queue] }, refreshNow) {
   const chart = new Chart("Messages per second", [
     { label: "Pushed", colour: "--one" }, { label: "Popped", colour: "--three" }, { label: "Acknowledged", colour: "--two" },
   ], rate);
-  const wanted = h("input", { type: "search", placeholder: "Exact name", onchange: () => page(0) });
-  const pager = new Pager(PARTITIONS, page);
-  const partitions = new Table("Partitions", [
-    { name: "Partition", by: (row) => row.name, value: (row) => link(row.name, to("messages", [], { queue, partition: row.name })) },
-    { name: "Messages", number: true, wide: true, by: (row) => row.stats.total, value: (row) => count(row.stats.total) },
-    { name: "Pending", number: true, by: (row) => row.stats.pending, value: (row) => count(row.stats.pending) },
-    { name: "In flight", number: true, by: (row) => row.stats.processing, value: (row) => count(row.stats.processing) },
-    { name: "Dead letters", number: true, wide: true, by: (row) => row.stats.deadLetter, value: (row) => count(row.stats.deadLetter) },
-    { name: "Last push", number: true, by: (row) => Date.parse(row.lastActivity) || 0, value: (row) => ago(row.lastActivity) },
-  ], { empty: "No partitions" });
+  const partitions = new List("Partitions", [
+    { name: "Partition", order: "name", value: (row) => link(row.name, to("messages", [], { queue, partition: row.name })) },
+    { name: "Messages", number: true, wide: true, order: "total", value: (row) => count(row.stats.total) },
+    { name: "Pending", number: true, order: "pending", value: (row) => count(row.stats.pending) },
+    { name: "In flight", number: true, order: "processing", value: (row) => count(row.stats.processing) },
+    { name: "Dead letters", number: true, wide: true, order: "dead_letter", value: (row) => count(row.stats.deadLetter) },
+    { name: "Last push", number: true, order: "newest", value: (row) => ago(row.lastActivity) },
+  ], { place: new Place(query), limit: PARTITIONS, refresh: refreshNow, order: "name", key: (row) => row.name, empty: "No partitions found" });
+  const search = partitions.search(h("input", { type: "search", placeholder: "Part of the name" }));
   const groups = new Table("Consumer groups", [
-    { name: "Group", value: (row) => link(row.name, to("groups", [row.name])) },
+    { name: "Group", value: (row) => link(groupName(row.name), to("groups", [row.name])) },
     { name: "Lag", number: true, value: (row) => count(row.totalLag) },
     { name: "Oldest", number: true, value: (row) => duration(row.maxTimeLag) },
     { name: "State", value: (row) => [badge(row.state, row.state === "Stable" ? "good" : "warn"), " ", pausedBadge(row.paused)] },
-  ], { empty: "No consumer group has read this queue yet" });
+  ], { empty: "No consumer group has read this queue yet", key: (row) => row.name });
   const change = session.may(operations.configureQueue) ? button("Change options", () => known && configure(known, refreshNow)) : null;
   const timers = new Timers(queue, refreshNow);
-  view.append(
+  const missing = h("p", { class: "empty", hidden: true }, "There is no queue of this name. ", link("All queues", to("queues")));
+  const there = h("div", { class: "view", hidden: true },
     h("div", { class: "actions" },
       link("Messages", to("messages", [], { queue })), link("Dead letters", to("dead-letters", [], { queue })),
       session.may(operations.push) ? button("Push a message", () => push(queue, refreshNow)) : null,
       delivery,
-      session.may(operations.deleteQueue) ? button("Delete queue", () => remove(queue, leave), { class: "danger" }) : null),
+      session.may(operations.deleteQueue) ? button("Delete queue", () => remove(queue, () => leadTo(to("queues"))), { class: "danger" }) : null),
     figures,
     h("div", { class: "columns" }, chart.element, card("Consumer groups", groups.element)),
     card("", h("div", { class: "head" }, h("h2", {}, "Options"), change), options),
-    card("", h("div", { class: "head" }, h("h2", {}, "Partitions"), field("Find", wanted)), partitions.element, pager.element),
+    card("", h("div", { class: "head" }, h("h2", {}, "Partitions"), field("Search", search)), partitions.elements),
     ...timers.elements);
-
-  function leave() {
-    location.hash = to("queues");
-  }
-
-  function page(next) {
-    offset = next;
-    return refreshNow();
-  }
+  view.append(missing, there);
 
   async function refresh() {
-    const [status, configuration, work, itsGroups] = await Promise.all([
-      call(operations.getQueueStatus, { queue, limit: PARTITIONS, offset, partition: wanted.value }),
+    const asked = Promise.all([
+      call(operations.getQueueStatus, { queue, search: search.value, ...partitions.wanted() }),
       call(operations.getConfiguration, { queue }),
       call(operations.getQueueOperations, { queue, from: since(HOURS) }),
       call(operations.listConsumerGroups, { queue, order: "lag" }),
       timers.refresh(),
     ]);
-    fill(figures, summary(status.totals));
+    const answers = await asked.catch((error) => {
+      if (error.status !== 404) throw error;
+    });
+    missing.hidden = Boolean(answers);
+    there.hidden = !answers;
+    if (answers) show(...answers);
+  }
+
+  function show(status, configuration, work, itsGroups) {
+    fill(figures, summary(queue, status.totals));
     fill(delivery, pauseSwitch(operations.pauseQueue, { queue }, queue, status.queue.paused, refreshNow));
     known = configuration;
     fill(options, facts([...described(configuration), ["Created", moment(status.queue.createdAt)]]));
     const each = (name) => (point, seconds) => (point ? point[name] / seconds : 0);
     chart.show(...lines(work.series, work.bucketMinutes, HOURS, (point) => point.bucket, ["pushMessages", "popMessages", "ackSuccess"].map(each)));
-    partitions.show(status.partitions);
-    pager.show(offset, status.partitions.length);
+    partitions.show(status.partitions, status.partitionsTotal);
     groups.show(itsGroups);
   }
 
   return { refresh, close: () => chart.close() };
 }
 
-function summary(totals) {
+function summary(queue, totals) {
+  const messages = (status) => to("messages", [], { queue, status, hours: "all" });
   return tiles(
-    tile("Messages", count(totals.total), "stored"), tile("Pending", count(totals.pending)), tile("In flight", count(totals.processing)),
-    tile("Acknowledged", count(totals.completed), "by every group"), tile("Dead letters", count(totals.deadLetter), "", totals.deadLetter ? "bad" : ""));
+    tile("Messages", count(totals.total), "stored", "", messages("")), tile("Pending", count(totals.pending), "", "", messages("pending")),
+    tile("In flight", count(totals.processing), "", "", messages("processing")),
+    tile("Acknowledged", count(totals.completed), "by every group", "", messages("completed")),
+    tile("Dead letters", count(totals.deadLetter), "", totals.deadLetter ? "bad" : "", to("dead-letters", [], { queue })));
 }
 
 async function push(queue, then) {
-  const values = await ask({
+  const sure = await ask({
     title: "Push a message", action: "Push",
     fields: [
       { name: "partition", label: "Partition", value: "Default", required: true },
       { name: "transactionId", label: "Transaction id (optional)" },
       { name: "payload", label: "Payload (JSON)", type: "textarea", value: "{}", required: true },
     ],
+    run: ({ partition, transactionId, payload }) => {
+      JSON.parse(payload);
+      const item = JSON.stringify({ queue, partition, transactionId: transactionId || undefined });
+      // The payload is sent as typed: JavaScript would round numbers with many digits.
+      return call(operations.push, {}, `{"items":[${item.slice(0, -1)},"payload":${payload}}]}`);
+    },
+    done: ([pushed]) => (pushed.status === "duplicate" ? "Duplicate: this transaction id is already stored" : "Message pushed"),
   });
-  if (!values) return;
-  const send = () => {
-    JSON.parse(values.payload);
-    const item = JSON.stringify({ queue, partition: values.partition, transactionId: values.transactionId || undefined });
-    // The payload is sent as typed: JavaScript would round numbers with many digits.
-    return call(operations.push, {}, `{"items":[${item.slice(0, -1)},"payload":${values.payload}}]}`);
-  };
-  if (await perform(send, ([pushed]) => (pushed.status === "duplicate" ? "Duplicate: this transaction id is already stored" : "Message pushed"))) await then();
+  if (sure) await then();
 }

@@ -2,16 +2,16 @@
 
 import { call } from "../api.js";
 import { badge, button, card, field, h, link } from "../dom.js";
-import { confirm } from "../dialogs.js";
+import { ask } from "../dialogs.js";
 import { count, rate } from "../format.js";
-import { perform } from "../notices.js";
 import { operations } from "../operations.js";
 import { pausedBadge } from "../pausing.js";
+import { Place } from "../place.js";
 import { configure } from "../queue_options.js";
 import { to } from "../router.js";
 import { since } from "../series.js";
 import { session } from "../session.js";
-import { Pager, Table } from "../tables.js";
+import { List } from "../tables.js";
 
 // Rates are averages over this time.
 const RECENT_HOURS = 1 / 12;
@@ -21,37 +21,30 @@ const QUERY_BYTES = 8000;
 
 export const title = () => "Queues";
 
-export function open(view, _args, refreshNow) {
-  let offset = 0;
+export function open(view, { query }, refreshNow) {
   let rates = new Map();
-  const search = h("input", { type: "search", placeholder: "Name, namespace or task", oninput: () => page(0) });
-  const pager = new Pager(LIMIT, page);
-  const speed = (name, which) => rates.get(name)?.[which] ?? 0;
-  const table = new Table("Queues", [
-    { name: "Queue", by: (queue) => queue.name, value: (queue) => [link(queue.name, to("queues", [queue.name])), " ", pausedBadge(queue.paused)] },
+  const place = new Place(query);
+  const speed = (name, which) => rate(rates.get(name)?.[which] ?? 0);
+  const list = new List("Queues", [
+    { name: "Queue", order: "name", value: (queue) => [link(queue.name, to("queues", [queue.name])), " ", pausedBadge(queue.paused)] },
     { name: "Labels", wide: true, value: (queue) => [queue.namespace, queue.task].filter(Boolean).map((label) => [badge(label), " "]) },
-    { name: "Partitions", number: true, wide: true, by: (queue) => queue.partitions, value: (queue) => count(queue.partitions) },
-    { name: "Messages", number: true, wide: true, by: (queue) => queue.messages.total, value: (queue) => count(queue.messages.total) },
-    { name: "Pending", number: true, by: (queue) => queue.messages.pending, value: (queue) => count(queue.messages.pending) },
-    { name: "In flight", number: true, by: (queue) => queue.messages.processing, value: (queue) => count(queue.messages.processing) },
-    { name: "Push rate", number: true, wide: true, by: (queue) => speed(queue.name, "push"), value: (queue) => rate(speed(queue.name, "push")) },
-    { name: "Ack rate", number: true, wide: true, by: (queue) => speed(queue.name, "done"), value: (queue) => rate(speed(queue.name, "done")) },
+    { name: "Partitions", number: true, wide: true, order: "partitions", value: (queue) => count(queue.partitions) },
+    { name: "Messages", number: true, wide: true, order: "total", value: (queue) => count(queue.messages.total) },
+    { name: "Pending", number: true, order: "pending", value: (queue) => count(queue.messages.pending) },
+    { name: "In flight", number: true, order: "processing", value: (queue) => count(queue.messages.processing) },
+    { name: "Push rate", number: true, wide: true, value: (queue) => speed(queue.name, "push") },
+    { name: "Ack rate", number: true, wide: true, value: (queue) => speed(queue.name, "done") },
     ...(session.may(operations.deleteQueue) ? [{ name: "", value: (queue) => button("Delete", () => remove(queue.name, refreshNow), { class: "danger", "aria-label": `Delete ${queue.name}`, "data-key": `delete ${queue.name}` }) }] : []),
-  ], { empty: "No queues found", sort: "Queue" });
+  ], { place, limit: LIMIT, refresh: refreshNow, order: "name", key: (queue) => queue.name, empty: "No queues found" });
+  const search = list.search(h("input", { type: "search", placeholder: "Name, namespace or task" }));
   const create = session.may(operations.configureQueue)
     ? button("New queue", () => configure(null, refreshNow), { class: "primary" }) : null;
-  view.append(card("", h("div", { class: "head" }, field("Search", search), create), table.element, pager.element));
-
-  function page(next) {
-    offset = next;
-    return refreshNow();
-  }
+  view.append(card("", h("div", { class: "head" }, field("Search", search), create), list.elements));
 
   async function refresh() {
-    const { queues, total } = await call(operations.listQueues, { search: search.value, order: "name", limit: LIMIT, offset });
+    const { queues, total } = await call(operations.listQueues, { search: search.value, ...list.wanted() });
     rates = perSecond(await work(queues.map((queue) => queue.name)));
-    table.show(queues);
-    pager.show(offset, queues.length, total);
+    list.show(queues, total);
   }
 
   return { refresh };
@@ -80,8 +73,9 @@ function perSecond(series) {
 }
 
 export async function remove(queue, then) {
-  const sure = await confirm({
+  const sure = await ask({
     title: "Delete this queue?", text: `This deletes all messages, consumer groups and dead letters of ${queue}. It cannot be undone.`, action: "Delete queue", type: queue,
+    run: () => call(operations.deleteQueue, { queue }), done: `Queue ${queue} deleted`,
   });
-  if (sure && (await perform(() => call(operations.deleteQueue, { queue }), `Queue ${queue} deleted`))) await then();
+  if (sure) await then();
 }

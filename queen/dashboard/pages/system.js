@@ -3,7 +3,7 @@
 import { call } from "../api.js";
 import { Chart } from "../charts.js";
 import { card, facts, fill, h, select, tile, tiles } from "../dom.js";
-import { ago, bytes, count, milliseconds, percent } from "../format.js";
+import { ago, bytes, count, duration, milliseconds, percent } from "../format.js";
 import { operations } from "../operations.js";
 import { samples } from "../prometheus.js";
 import { lines, RANGES, since } from "../series.js";
@@ -48,7 +48,7 @@ export function open(view, _args, refreshNow) {
   const active = new Table("Active queries", [
     { name: "Process", number: true, value: (row) => String(row.pid) },
     { name: "State", value: (row) => row.state ?? "" },
-    { name: "Duration", number: true, value: (row) => String(row.duration ?? "") },
+    { name: "Duration", number: true, value: (row) => duration(row.duration) },
     { name: "Query", long: true, value: (row) => h("code", {}, String(row.query ?? "")) },
   ], { empty: "None" });
   view.append(

@@ -3,6 +3,7 @@
 import { call } from "../api.js";
 import { card, fill, h } from "../dom.js";
 import { operations } from "../operations.js";
+import { Place } from "../place.js";
 import { Pager } from "../tables.js";
 import { timeline } from "../timeline.js";
 
@@ -10,22 +11,19 @@ const LIMIT = 50;
 
 export const title = ({ names }) => `Trace ${names[0]}`;
 
-export function open(view, { names: [traceName] }, refreshNow) {
-  let offset = 0;
-  let shown = "";
-  const place = h("div");
-  const pager = new Pager(LIMIT, (next) => {
-    offset = next;
+export function open(view, { names: [traceName], query }, refreshNow) {
+  const place = new Place(query);
+  const shown = h("div");
+  const pager = new Pager(LIMIT, (offset) => {
+    place.set({ offset });
     return refreshNow();
   });
-  view.append(card("", place, pager.element));
+  view.append(card("", shown, pager.element));
 
   async function refresh() {
+    const offset = Number(place.get("offset"));
     const { traces, total } = await call(operations.listTracesByName, { traceName, limit: LIMIT, offset });
-    const now = traces.map((trace) => trace.id).join();
-    if (now === shown && now) return;
-    shown = now;
-    fill(place, traces.length ? timeline(traces) : h("p", { class: "empty" }, "No traces with this name"));
+    fill(shown, traces.length ? timeline(traces) : h("p", { class: "empty" }, "No traces with this name"));
     pager.show(offset, traces.length, total);
   }
 

@@ -6,8 +6,8 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
-from queen.core.administration import DeadLetter
-from queen.core.errors import QueueFullError
+from queen.core.administration import DeadLetter, DeadLetterFilter, Failure
+from queen.core.errors import DecryptionError, NoEncryptionKeyError, QueueFullError
 from queen.engine.context import Context
 from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, seal
 from queen.log import ids
@@ -56,6 +56,40 @@ async def find_and_replay(
     queue, partition = queue or letter.queue, partition or letter.partition
     put_back = await replay_dead_letter(context, letter, queue, partition)
     return Replayed(letter, queue, partition, put_back) if put_back is not None else None
+
+
+class ReplayedPage(Struct):
+    """What became of a page of dead letters; ``problem``: why the first of ``failed`` could not be replayed.
+
+    ``next``: where the next page begins; ``None``: this was the last.
+    """
+
+    next: Failure | None = None
+    replayed: int = 0
+    duplicates: int = 0
+    failed: int = 0
+    problem: str | None = None
+
+
+async def replay_page(context: Context, wanted: DeadLetterFilter, after: Failure | None, step: int) -> ReplayedPage:
+    """Replays those of a queue that match, oldest failure first, one after the other; it looks at ``step``.
+
+    One that cannot be replayed is kept, and the others go on.
+    """
+    letters = context.administration.dead_letters
+    numbers, further = await context.with_retries(lambda _again: letters.match(wanted, after, step))
+    page = ReplayedPage(further)
+    for number in numbers:
+        try:
+            replayed = await find_and_replay(context, lambda _context, number=number: letters.find(number))  # type: ignore[misc]
+        except (QueueFullError, DecryptionError, NoEncryptionKeyError) as error:
+            page.failed += 1
+            page.problem = page.problem or str(error)
+            continue
+        if replayed is not None:
+            page.replayed += replayed.put_back.moved
+            page.duplicates += not replayed.put_back.moved
+    return page
 
 
 async def replay_dead_letter(context: Context, letter: DeadLetter, queue: str, partition: str) -> PutBack | None:

@@ -6,7 +6,7 @@ Repeating the request continues an interrupted deletion; `docs/semantics.md` say
 import asyncio
 from contextlib import suppress
 
-from queen.core.administration import MessageKey
+from queen.core.administration import DeadLetterFilter, MessageKey
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.engine.context import Context
 from queen.engine.ports import Notification, configuration_changed
@@ -63,12 +63,12 @@ async def delete_group_of_queues(context: Context, group: str, queue: str | None
     return sum(known) if known else None
 
 
-async def purge_dead_letters(context: Context, queue: str, group: str | None) -> int:
-    """Deletes the dead letters of a queue, or of one group; dead letters that are written meanwhile stay."""
+async def purge_dead_letters(context: Context, wanted: DeadLetterFilter) -> int:
+    """Deletes the dead letters of a queue that match; those that are written meanwhile stay."""
     deleted, after = 0, None
     while True:
         page, after = await context.with_retries(
-            lambda _again, after=after: context.administration.dead_letters.purge(queue, group, after)  # type: ignore[misc]
+            lambda _again, after=after: context.administration.dead_letters.purge(wanted, after)  # type: ignore[misc]
         )
         deleted += page
         if after is None:

@@ -52,13 +52,21 @@ def _judged(verdicts: Sequence[TimerVerdict], *, lost: bool) -> Answer:
 def _sealed(
     context: Context, request: Sequence[TimerChange], options: PushOptions
 ) -> Sequence[TimerChange] | NoEncryptionKeyError:
-    """The changes with messages for encrypted queues encrypted: they rest in PostgreSQL until their time."""
-    if not any(change.queue in options.encrypted for change in request):
-        return request
     try:
-        return [_sealed_message(context, change, options) if change.message else change for change in request]
+        return seal_changes(context, request, options)
     except NoEncryptionKeyError as problem:
         return problem
+
+
+def seal_changes(context: Context, changes: Sequence[TimerChange], options: PushOptions) -> Sequence[TimerChange]:
+    """The changes with messages for encrypted queues encrypted: they rest in PostgreSQL until their time.
+
+    Raises:
+        NoEncryptionKeyError: one of the queues is encrypted, and there is no key.
+    """
+    if not any(change.queue in options.encrypted for change in changes):
+        return changes
+    return [_sealed_message(context, change, options) if change.message else change for change in changes]
 
 
 def _sealed_message(context: Context, change: TimerChange, options: PushOptions) -> TimerChange:

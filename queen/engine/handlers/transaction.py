@@ -1,7 +1,9 @@
 """TRANSACTION: the pushes and acks of a request, all or none; requests without a conflict share a call."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
+from itertools import count
 from uuid import UUID
 
 from msgspec import Struct
@@ -11,9 +13,10 @@ from queen.core.errors import DataRejectedError, NoEncryptionKeyError, QueenErro
 from queen.engine.context import Context
 from queen.engine.handlers.ack import AckRange, Cursor, Gathered, lease_of, locate, unknown_outcome
 from queen.engine.handlers.push import announce, current_options, is_stale, laid_out_anew, lay_out, seal
+from queen.engine.handlers.timers import seal_changes
 from queen.engine.ports import PushOptions, TransactionRows
 from queen.log.append import AppendBatch
-from queen.log.requests import AckItem, AckResult, Push, Pushed, Transaction, TransactionResult
+from queen.log.requests import AckItem, AckResult, Push, Pushed, TimerChange, Transaction, TransactionResult
 
 #: A cursor, by partition and group, or a partition, by queue and name.
 _Target = tuple[int, int] | tuple[str, str]
@@ -35,6 +38,7 @@ class Located(Struct, frozen=True):
     push: Push
     acks: Sequence[AckRange]
     required: Sequence[UUID] | None
+    timers: Sequence[TimerChange] = ()
 
     @property
     def messages(self) -> dict[_Target, set[_Name]]:
@@ -96,7 +100,7 @@ async def transaction(context: Context, requests: Sequence[Transaction]) -> list
 
 async def _locate(context: Context, requests: Sequence[Transaction]) -> list[Located]:
     return [
-        Located(number, request.push, await locate(context, acks), required)
+        Located(number, request.push, await locate(context, acks), required, request.timers)
         for number, request in enumerate(requests)
         for acks, required in [_with_leases(request)]
     ]
@@ -149,6 +153,7 @@ class _Call:
         self._context = context
         self._waiting = sorted(group, key=lambda each: each.first_cursor)
         self._answers: _Answers = {}
+        self._timers: dict[int, Sequence[TimerChange]] = {}
 
     async def answer(self) -> _Answers:
         """One answer each, or the error of the call for each of them."""
@@ -173,10 +178,11 @@ class _Call:
         return await self._execute(batch, pushes) if self._waiting else self._answers
 
     def _seal(self, options: PushOptions) -> list[Push]:
-        """The pushes with encrypted payloads; refuses transactions if there is no key."""
+        """The pushes with encrypted payloads, and timers as well; refuses transactions if there is no key."""
         pushes: dict[int, Push] = {}
         for each in self._waiting:
             try:
+                self._timers[each.number] = seal_changes(self._context, each.timers, options)
                 pushes[each.number] = seal(self._context, each.push, options)
             except NoEncryptionKeyError as problem:
                 self._answers[each.number] = problem
@@ -185,11 +191,8 @@ class _Call:
 
     async def _execute(self, batch: AppendBatch, pushes: Sequence[Push]) -> _Answers | None:
         gathered = Gathered((acks for each in self._waiting for acks in each.acks), fuse=False)
-        required = self._waiting[0].required
-        rows, lost = await self._context.tried(
-            lambda again: self._context.database.execute(batch, gathered.columns, required, again=again)
-        )
-        if batch.part and is_stale(self._context, rows.appended):
+        rows, lost = await self._sent(batch, gathered)
+        if self._is_outdated(batch, rows):
             return None
         if rows.undone and lost and not batch.part:
             # A transaction that pushes is found in the log. These have acks only, and may be refused now because the
@@ -200,10 +203,27 @@ class _Call:
             batch.name_partitions(rows.made)
             announce(self._context, pushes)
             gathered.announce(self._context, rows.acks)
-        results = zip(batch.answers(rows.appended), self._acked(gathered, rows), strict=True)
-        return self._settle(
-            [TransactionResult(rows.undone, pushed, [] if full else acked, full) for pushed, acked in results]
+        acked = self._acked(gathered, rows) if full is None else [[] for _ in self._waiting]
+        results = zip(batch.answers(rows.appended), acked, self._due(rows), strict=True)
+        return self._settle([TransactionResult(rows.undone, one, acks, full, due) for one, acks, due in results])
+
+    async def _sent(self, batch: AppendBatch, gathered: Gathered) -> tuple[TransactionRows, bool]:
+        required = self._waiting[0].required
+        timers = [timer for each in self._waiting for timer in self._timers[each.number]]
+        return await self._context.tried(
+            lambda again: self._context.database.execute(batch, gathered.columns, required, timers, again=again)
         )
+
+    def _is_outdated(self, batch: AppendBatch, rows: TransactionRows) -> bool:
+        """Whether nothing was done because the cache was outdated; the outdated entries are forgotten."""
+        if rows.stale:
+            self._context.cache.forget_push_options()
+        return rows.stale or (bool(batch.part) and is_stale(self._context, rows.appended))
+
+    def _due(self, rows: TransactionRows) -> list[list[datetime | None]]:
+        """When the timers of each transaction are due."""
+        numbers = count(1)
+        return [[rows.due.get(next(numbers)) for _ in each.timers] for each in self._waiting]
 
     def _settle(self, executed: Sequence[TransactionResult]) -> _Answers | None:
         """Answers the executed transactions or, if none was, those that are at fault.

@@ -19,10 +19,12 @@ COMMENT ON FUNCTION queen.chosen_queues IS 'Internal: the queues that match a fi
 
 -- Purpose:   a page of queues with their figures.
 -- Arguments: p_namespace, p_task, p_queue (names), p_search: as queen.chosen_queues
---            p_order: newest (first), name, or pending (most first)
+--            p_order: newest (first), name, partitions, total, pending or processing (most first); p_reverse: the other
+--            way round
 -- Returns:   one row per queue; figures and computed_at are null until the statistics know it.
 CREATE OR REPLACE FUNCTION queen.list_queues_v1(
-    p_namespace text, p_task text, p_queue text[], p_search text, p_order text, p_limit int, p_offset int
+    p_namespace text, p_task text, p_queue text[], p_search text, p_order text, p_reverse bool, p_limit int,
+    p_offset int
 ) RETURNS TABLE (
     queue_id bigint, name text, namespace text, task text, created_at timestamptz, partitions bigint, total bigint,
     pending bigint, processing bigint, completed bigint, failed bigint, dead_letter bigint, offset_lag bigint,
@@ -39,9 +41,12 @@ BEGIN
     FROM queen.chosen_queues(p_namespace, p_task, p_queue, p_search) AS q
     JOIN queen.queues AS o ON o.id = q.queue_id
     ORDER BY
-        CASE WHEN p_order = 'pending' THEN q.pending END DESC NULLS LAST,
-        CASE WHEN p_order = 'name' THEN q.name END,
-        q.queue_id DESC
+        CASE WHEN p_order = 'name' AND NOT p_reverse THEN q.name END, CASE WHEN p_order = 'name' THEN q.name END DESC,
+        CASE WHEN p_reverse THEN 1 ELSE -1 END * CASE p_order
+            WHEN 'partitions' THEN coalesce(q.partitions, 0) WHEN 'total' THEN coalesce(q.total, 0)
+            WHEN 'pending' THEN coalesce(q.pending, 0) WHEN 'processing' THEN coalesce(q.processing, 0)
+        END,
+        CASE WHEN p_reverse THEN q.queue_id END, q.queue_id DESC
     LIMIT p_limit OFFSET p_offset;
 END $$;
 COMMENT ON FUNCTION queen.list_queues_v1 IS 'A page of queues with their statistics.';

@@ -1,8 +1,9 @@
 -- Purpose:   a page of the consumer groups of queues with their figures.
 -- Arguments: p_queue (names): null matches any; p_search: what the name of group or queue holds (null: any)
---            p_order: name (of queue and group), or lag (whose oldest undone message waits longest first)
+--            p_order: name (of queue and group), lag (most undone messages first), or age (whose oldest undone message
+--            waits longest first); p_reverse: the other way round;  p_behind: only those with undone messages
 CREATE OR REPLACE FUNCTION queen.list_groups_v1(
-    p_queue text[], p_search text, p_order text, p_limit int, p_offset int
+    p_queue text[], p_search text, p_order text, p_reverse bool, p_behind bool, p_limit int, p_offset int
 ) RETURNS TABLE (
     grp_id bigint, name text, queue text, subscription_mode text, since timestamptz, created_at timestamptz,
     members bigint, partitions_with_lag bigint, total_lag bigint, leases bigint, leased_messages bigint,
@@ -21,9 +22,13 @@ BEGIN
     LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id
     WHERE (p_queue IS NULL OR q.name = any(p_queue))
         AND (p_search IS NULL OR strpos(lower(concat_ws(E'\n', g.name, q.name)), lower(p_search)) > 0)
+        AND (NOT p_behind OR t.total_lag > 0)
     ORDER BY
-        CASE WHEN p_order = 'lag' THEN t.oldest_at END, CASE WHEN p_order = 'lag' THEN t.total_lag END DESC NULLS LAST,
-        q.name, g.name
+        CASE WHEN p_reverse THEN 1 ELSE -1 END * CASE p_order
+            WHEN 'lag' THEN coalesce(t.total_lag, 0)
+            WHEN 'age' THEN coalesce(extract(epoch FROM queen.clock() - t.oldest_at), -1)
+        END,
+        CASE WHEN NOT p_reverse THEN q.name END, CASE WHEN NOT p_reverse THEN g.name END, q.name DESC, g.name DESC
     LIMIT p_limit OFFSET p_offset;
 END $$;
 COMMENT ON FUNCTION queen.list_groups_v1 IS 'A page of the consumer groups of queues with their statistics.';
@@ -55,38 +60,70 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.describe_consumers_v1 IS 'Whether queues are consumed in queue mode, and by how many groups.';
 
--- Purpose:   a page of the cursors of a group, on all its queues, by queue and partition; figures of this moment.
-CREATE OR REPLACE FUNCTION queen.list_cursors_v1(p_group text, p_limit int, p_offset int)
-RETURNS TABLE (
+-- Purpose:   the queues on which a group is paused.
+CREATE OR REPLACE FUNCTION queen.find_paused_v1(p_group text) RETURNS TABLE (queue text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT q.name FROM queen.consumer_groups_metadata AS g JOIN queen.queues AS q ON q.id = g.queue_id
+    WHERE g.name = p_group AND g.paused;
+END;
+COMMENT ON FUNCTION queen.find_paused_v1 IS 'The queues on which the group of the given name is paused.';
+
+-- Purpose:   a page of the cursors of a group, on one queue or all; figures of this moment.
+-- Arguments: p_queue: null matches any; p_search: what the name of the partition holds (null: any)
+--            p_order: name (of the partition, queue by queue), lag (most undone messages first), age (longest wait first) or
+--            acknowledged (most first); p_reverse: the other way round;  p_behind: only those with undone messages
+-- Returns:   one row per cursor. total: the cursors of its queue that match; by name without a search as the statistics
+--            know it, or null.
+-- Reads:     by name: the page only, and with a search all names; else every cursor that matches.
+CREATE OR REPLACE FUNCTION queen.list_cursors_v1(
+    p_group text, p_queue text, p_search text, p_order text, p_reverse bool, p_behind bool, p_limit int, p_offset int
+) RETURNS TABLE (
     queue text, partition text, undone bigint, consumed bigint, lease uuid, oldest_at timestamptz,
-    consumed_at timestamptz
+    consumed_at timestamptz, total bigint
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET plan_cache_mode = force_custom_plan
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_group record;
+    v_paged CONSTANT bool := p_order = 'name' AND NOT p_behind;
 BEGIN
-    FOR v_group IN
-        SELECT u.queue, u.grp_id, array_agg(u.id) AS parts
+    RETURN QUERY
+    SELECT v.queue, v.partition, v.undone, v.consumed, v.lease, v.oldest_at, v.consumed_at, v.total
+    FROM (
+        SELECT o.queue, p.name AS partition, c.undone, c.consumed, c.lease, c.oldest_at, c.consumed_at, o.queue_id,
+            CASE WHEN v_paged THEN o.total ELSE count(*) OVER (PARTITION BY o.queue_id) END AS total
         FROM (
-            SELECT q.name AS queue, q.id AS queue_id, p.id, g.id AS grp_id
-            FROM queen.consumer_groups_metadata AS g
-            JOIN queen.queues AS q ON q.id = g.queue_id
-            JOIN queen.partitions AS p ON p.queue_id = q.id
-            WHERE g.name = p_group
-            ORDER BY q.id, p.name LIMIT p_limit OFFSET p_offset
-        ) AS u
-        GROUP BY u.queue, u.queue_id, u.grp_id ORDER BY u.queue_id
-    LOOP
-        RETURN QUERY
-        SELECT v_group.queue, p.name, c.undone, c.consumed, c.lease, c.oldest_at, c.consumed_at
-        FROM queen.cursor_figures(v_group.parts, v_group.grp_id, queen.clock()) AS c
+            SELECT u.queue, u.queue_id, u.grp_id, array_agg(u.id) AS parts, max(u.total) AS total
+            FROM (
+                SELECT q.name AS queue, q.id AS queue_id, p.id, g.id AS grp_id,
+                    CASE WHEN v_paged AND p_search IS NULL THEN t.members
+                        WHEN v_paged THEN count(*) OVER (PARTITION BY q.id) END AS total
+                FROM queen.consumer_groups_metadata AS g
+                JOIN queen.queues AS q ON q.id = g.queue_id
+                JOIN queen.partitions AS p ON p.queue_id = q.id
+                LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id
+                WHERE g.name = p_group AND (p_queue IS NULL OR q.name = p_queue)
+                    AND (p_search IS NULL OR strpos(lower(p.name), lower(p_search)) > 0)
+                ORDER BY q.id, CASE WHEN NOT p_reverse THEN p.name END, CASE WHEN p_reverse THEN p.name END DESC
+                LIMIT CASE WHEN v_paged THEN p_limit END OFFSET CASE WHEN v_paged THEN p_offset ELSE 0 END
+            ) AS u
+            GROUP BY u.queue, u.queue_id, u.grp_id
+        ) AS o
+        CROSS JOIN LATERAL queen.cursors_of(o.parts, o.grp_id) AS c
         JOIN queen.partitions AS p ON p.id = c.part_id
-        ORDER BY p.name;
-    END LOOP;
+        WHERE NOT p_behind OR c.undone > 0
+    ) AS v
+    ORDER BY
+        CASE WHEN p_reverse THEN 1 ELSE -1 END * CASE p_order
+            WHEN 'lag' THEN v.undone WHEN 'acknowledged' THEN v.consumed
+            WHEN 'age' THEN coalesce(extract(epoch FROM queen.clock() - v.oldest_at), -1)
+        END,
+        v.queue_id, CASE WHEN NOT p_reverse THEN v.partition END, CASE WHEN p_reverse THEN v.partition END DESC
+    LIMIT p_limit OFFSET CASE WHEN v_paged THEN 0 ELSE p_offset END;
 END $$;
 COMMENT ON FUNCTION queen.list_cursors_v1 IS 'A page of the cursors of a group.';
 
@@ -105,8 +142,7 @@ SET enable_bitmapscan = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz := queen.clock();
-    v_before timestamptz := v_now - make_interval(secs => p_seconds);
+    v_before timestamptz := queen.clock() - make_interval(secs => p_seconds);
     v_groups bigint[];
     v_each int;
 BEGIN
@@ -121,8 +157,8 @@ BEGIN
         FROM queen.group_stats AS t
         JOIN queen.consumer_groups_metadata AS g ON g.id = t.grp_id
         JOIN queen.queues AS q ON q.id = g.queue_id
-        CROSS JOIN LATERAL queen.lagging_cursors(t.slowest[:v_each], t.grp_id, v_now, v_before) AS c
-        WHERE t.grp_id = ANY(v_groups)
+        CROSS JOIN LATERAL queen.cursors_of(t.slowest[:v_each], t.grp_id) AS c
+        WHERE t.grp_id = ANY(v_groups) AND c.oldest_at < v_before
         ORDER BY c.oldest_at, g.name, c.part_id LIMIT p_limit
     ) AS l
     JOIN queen.partitions AS p ON p.id = l.part_id
@@ -140,9 +176,10 @@ END;
 COMMENT ON FUNCTION queen.find_group_queues_v1 IS 'The queues that have a group of the given name.';
 
 -- Not inlined, so that the partitions are looked up and not searched for.
-CREATE OR REPLACE FUNCTION queen.lagging_cursors(
-    p_part bigint[], p_grp bigint, p_now timestamptz, p_before timestamptz
-) RETURNS TABLE (part_id bigint, undone bigint, lease uuid, oldest_at timestamptz, consumed_at timestamptz)
+CREATE OR REPLACE FUNCTION queen.cursors_of(p_part bigint[], p_grp bigint)
+RETURNS TABLE (
+    part_id bigint, undone bigint, consumed bigint, lease uuid, oldest_at timestamptz, consumed_at timestamptz
+)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -150,11 +187,10 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT c.part_id, c.undone, c.lease, c.oldest_at, c.consumed_at
-    FROM queen.cursor_figures(p_part, p_grp, p_now) AS c WHERE c.oldest_at < p_before;
+    SELECT c.part_id, c.undone, c.consumed, c.lease, c.oldest_at, c.consumed_at
+    FROM queen.cursor_figures(p_part, p_grp, queen.clock()) AS c;
 END $$;
-COMMENT ON FUNCTION queen.lagging_cursors IS
-    'Internal: those of the given cursors of a group whose oldest unacknowledged message is older than an age.';
+COMMENT ON FUNCTION queen.cursors_of IS 'Internal: the given cursors of a group, with their figures.';
 
 -- Purpose:   groups that have begun and have no cursor in a partition yet; queue mode, if its queue has no group.
 CREATE OR REPLACE FUNCTION queen.find_groups_without_cursor_v1(p_part bigint) RETURNS SETOF text

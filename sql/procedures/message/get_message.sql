@@ -7,7 +7,8 @@ RETURNS TABLE (
     off bigint, queue text, partition text, namespace text, task text, created_at timestamptz, transaction_id text,
     trace_id text, producer_sub text, payload text, status text, lease_ends timestamptz,
     lease_time int, retry_limit int, retry_delay int, priority int, group_name text[], group_done bool[],
-    group_lease_ends timestamptz[], error text, retry_count int, ttl int, key_id text, headers text
+    group_lease_ends timestamptz[], group_failed_at timestamptz[], group_error text[], error text, retry_count int,
+    ttl int, key_id text, headers text
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -21,7 +22,7 @@ BEGIN
     SELECT
         v_off, q.name, p.name, q.namespace, q.task, m.created_at, m.transaction_id, m.trace_id, m.producer_sub,
         m.payload::text, a.status, a.lease_ends, q.lease_time, q.retry_limit, q.retry_delay, q.priority, c.name, c.done, c.lease_ends,
-        d.error, d.retry_count, q.ttl, m.key_id, m.headers::text
+        c.failed_at, c.error, d.error, d.retry_count, q.ttl, m.key_id, m.headers::text
     FROM (
         SELECT l.last_off FROM queen.segments AS l WHERE l.part_id = p_part AND l.last_off >= v_off ORDER BY l.last_off LIMIT 1
     ) AS s
@@ -31,8 +32,9 @@ BEGIN
     CROSS JOIN LATERAL queen.message_states(ARRAY[p_part], ARRAY[v_off]) AS a
     CROSS JOIN LATERAL (
         SELECT array_agg(g.name ORDER BY g.name) AS name, array_agg(g.done ORDER BY g.name) AS done,
-            array_agg(g.lease_ends ORDER BY g.name) AS lease_ends
-        FROM queen.message_groups(ARRAY[p_part], ARRAY[v_off]) AS g
+            array_agg(g.lease_ends ORDER BY g.name) AS lease_ends, array_agg(g.failed_at ORDER BY g.name) AS failed_at,
+            array_agg(g.error ORDER BY g.name) AS error
+        FROM queen.message_groups(p_part, v_off) AS g
     ) AS c
     LEFT JOIN LATERAL (
         SELECT l.error, l.retry_count FROM queen.dead_letter_queue AS l

@@ -7,7 +7,7 @@
 CREATE OR REPLACE FUNCTION queen.read_held_outbox_v1(p_messages int, p_bytes bigint)
 RETURNS TABLE (
     queue_id bigint, partition text, queue text, tries int, moved_seq bigint, seq bigint, transaction_id text,
-    traceparent text, payload text, done bool
+    fields text, payload text, done bool
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -37,18 +37,18 @@ BEGIN
     queue := (SELECT q.name FROM queen.queues AS q WHERE q.id = v_due.queue_id);
     done := true;
     FOR v_row IN
-        SELECT o.seq, o.transaction_id, o.traceparent, o.payload FROM queen.outbox_held AS o
+        SELECT o.seq, o.transaction_id, o.fields, o.payload FROM queen.outbox_held AS o
         WHERE o.queue_id = v_due.queue_id AND o.partition = v_due.partition AND o.seq > v_due.moved_seq
         ORDER BY o.seq
     LOOP
-        v_bytes := v_bytes + octet_length(v_row.payload);
+        v_bytes := v_bytes + octet_length(v_row.payload) + coalesce(octet_length(v_row.fields), 0);
         done := v_rows = 0 OR (v_rows < p_messages >> least(2 * v_due.tries, 30) AND v_bytes <= p_bytes);
         EXIT WHEN NOT done;
         IF v_rows > 0 THEN
             RETURN NEXT;
         END IF;
         v_rows := v_rows + 1;
-        seq := v_row.seq; transaction_id := v_row.transaction_id; traceparent := v_row.traceparent;
+        seq := v_row.seq; transaction_id := v_row.transaction_id; fields := v_row.fields;
         payload := v_row.payload;
     END LOOP;
     RETURN NEXT;

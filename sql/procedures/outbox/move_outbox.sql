@@ -9,7 +9,7 @@
 CREATE OR REPLACE FUNCTION queen.read_outbox_v1(p_messages int, p_bytes bigint)
 RETURNS TABLE (
     moves bigint, target text, done bool, last_xid text, last_seq bigint, n_rows int, queue_id bigint, queue text,
-    partition text, held bool, transaction_ids text[], traceparents text[], payloads text[]
+    partition text, held bool, transaction_ids text[], fields text[], payloads text[]
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -35,7 +35,7 @@ BEGIN
         ORDER BY o.xid, o.seq LIMIT p_messages + 1
     ), numbered AS (
         SELECT w.*, row_number() OVER (ORDER BY w.xid, w.seq) AS n,
-            sum(octet_length(w.payload)) OVER (ORDER BY w.xid, w.seq) AS bytes
+            sum(octet_length(w.payload) + coalesce(octet_length(w.fields), 0)) OVER (ORDER BY w.xid, w.seq) AS bytes
         FROM waiting AS w
     ), next AS MATERIALIZED (
         SELECT * FROM numbered AS n WHERE n.n = 1 OR (n.n <= p_messages AND n.bytes <= p_bytes)
@@ -43,10 +43,10 @@ BEGIN
         SELECT n.xid, n.seq, n.n, n.n = (SELECT count(*) FROM waiting) AS done FROM next AS n ORDER BY n.n DESC LIMIT 1
     )
     SELECT v_at.moves, v_target::text, l.done, l.xid::text, l.seq, l.n::int, g.queue_id, q.name, g.partition,
-        h.tries IS NOT NULL, g.transaction_ids, g.traceparents, g.payloads
+        h.tries IS NOT NULL, g.transaction_ids, g.fields, g.payloads
     FROM (
         SELECT n.queue_id, n.partition, array_agg(n.transaction_id) AS transaction_ids,
-            array_agg(n.traceparent) AS traceparents, array_agg(n.payload) AS payloads
+            array_agg(n.fields) AS fields, array_agg(n.payload) AS payloads
         FROM (SELECT * FROM next AS n ORDER BY n.queue_id, n.partition, n.n) AS n
         GROUP BY n.queue_id, n.partition
     ) AS g
@@ -110,8 +110,8 @@ BEGIN
                 AND (o.xid, o.seq) <= (p_xid::xid8, p_seq)
             RETURNING o.*
         ), held AS (
-            INSERT INTO queen.outbox_held (queue_id, partition, transaction_id, traceparent, payload, pushed_at)
-            SELECT d.queue_id, d.partition, d.transaction_id, d.traceparent, d.payload, d.pushed_at
+            INSERT INTO queen.outbox_held (queue_id, partition, transaction_id, fields, payload, pushed_at)
+            SELECT d.queue_id, d.partition, d.transaction_id, d.fields, d.payload, d.pushed_at
             FROM d JOIN queen.outbox_held_partitions AS h ON h.queue_id = d.queue_id AND h.partition = d.partition
             ORDER BY d.xid, d.seq
         )

@@ -5,14 +5,15 @@
 --            transaction_ids one per payload; null, or a null element: the server makes one. In a partition an id is stored
 --                            once; another message with it is dropped when it is moved into the log.
 --            deliver_at      null, or a time: they are timers, which enter the log then (push_timers)
+--            headers         one per payload: null, or a map of texts
 -- Errors:    42704 unknown queue; 42501 the queue takes no pushes with SQL; 22004 a payload is SQL's NULL; 22023 another
---            argument is wrong; 54000 a payload is too large. Each has a detail and a hint.
+--            argument is wrong; 54000 a payload or headers are too large. Each has a detail and a hint.
 -- Locks:     none that another transaction waits for.
 -- Writes:    outbox, or timers. A worker moves the rows into the log once the transaction has committed (read_outbox_v1).
 -- Rights:    those of the owner, so that a producer needs to execute this, and to use the schema, and nothing else.
 CREATE OR REPLACE FUNCTION queen.push_many(
     queue text, payloads jsonb[], partitions text[] DEFAULT NULL, transaction_ids text[] DEFAULT NULL,
-    deliver_at timestamptz DEFAULT NULL
+    deliver_at timestamptz DEFAULT NULL, headers jsonb[] DEFAULT NULL
 ) RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -22,6 +23,7 @@ DECLARE
     v_queue bigint;
     v_takes bool;
     v_texts text[] := payloads::text[];
+    v_traceparent CONSTANT text := current_setting('queen.traceparent', true);
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         PERFORM set_config('queen.clock', '', true);
@@ -37,14 +39,16 @@ BEGIN
             ERRCODE = 'insufficient_privilege', DETAIL = 'Its option sqlPush is false.',
             HINT = 'Push over HTTP, or set the option with POST /api/v1/configure.';
     END IF;
-    PERFORM queen.check_outbox_rows(v_texts, partitions, transaction_ids);
+    PERFORM queen.check_outbox_rows(v_texts, partitions, transaction_ids, headers);
     IF deliver_at IS NOT NULL THEN
-        PERFORM queen.push_timers(v_queue, v_texts, partitions, transaction_ids, deliver_at);
+        PERFORM queen.push_timers(v_queue, v_texts, partitions, transaction_ids, headers, deliver_at);
         RETURN;
     END IF;
-    INSERT INTO queen.outbox (queue_id, partition, transaction_id, payload)
-    SELECT v_queue, coalesce(u.partition, 'Default'), u.transaction_id, u.payload
-    FROM unnest(v_texts, partitions, transaction_ids) WITH ORDINALITY AS u (payload, partition, transaction_id, ord)
+    INSERT INTO queen.outbox (queue_id, partition, transaction_id, fields, payload)
+    SELECT v_queue, coalesce(u.partition, 'Default'), u.transaction_id, queen.fields_of_push(v_traceparent, u.headers),
+        u.payload
+    FROM unnest(v_texts, partitions, transaction_ids, headers)
+        WITH ORDINALITY AS u (payload, partition, transaction_id, headers, ord)
     ORDER BY u.ord;
 END $$;
 COMMENT ON FUNCTION queen.push_many IS
@@ -52,32 +56,38 @@ COMMENT ON FUNCTION queen.push_many IS
 
 CREATE OR REPLACE FUNCTION queen.push(
     queue text, payload jsonb, partition text DEFAULT NULL, transaction_id text DEFAULT NULL,
-    deliver_at timestamptz DEFAULT NULL
+    deliver_at timestamptz DEFAULT NULL, headers jsonb DEFAULT NULL
 ) RETURNS void
 LANGUAGE sql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT queen.push_many($1, ARRAY[$2], ARRAY[$3], ARRAY[$4], $5)
+    SELECT queen.push_many($1, ARRAY[$2], ARRAY[$3], ARRAY[$4], $5, CASE WHEN $6 IS NOT NULL THEN ARRAY[$6] END)
 $$;
 COMMENT ON FUNCTION queen.push IS
     'Pushes a message in the caller''s own transaction: it exists if and only if that commits.';
 
 -- Raises an error for the first row that cannot be a message. An id must not have the form of one that the server makes
 -- (020_ids.sql), as it could be that of another message.
-CREATE OR REPLACE FUNCTION queen.check_outbox_rows(p_payload text[], p_partition text[], p_transaction_id text[])
-RETURNS void
+CREATE OR REPLACE FUNCTION queen.check_outbox_rows(
+    p_payload text[], p_partition text[], p_transaction_id text[], p_headers jsonb[]
+) RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
     v_wrong record;
 BEGIN
     IF p_payload IS NULL OR cardinality(p_payload) <> coalesce(cardinality(p_partition), cardinality(p_payload))
-        OR cardinality(p_payload) <> coalesce(cardinality(p_transaction_id), cardinality(p_payload)) THEN
-        RAISE EXCEPTION 'payloads, partitions and transaction_ids must have the same length' USING
+        OR cardinality(p_payload) <> coalesce(cardinality(p_transaction_id), cardinality(p_payload))
+        OR cardinality(p_payload) <> coalesce(cardinality(p_headers), cardinality(p_payload)) THEN
+        RAISE EXCEPTION 'payloads, partitions, transaction_ids and headers must have the same length' USING
             ERRCODE = 'invalid_parameter_value',
-            DETAIL = format('Their lengths are %s, %s and %s.', coalesce(cardinality(p_payload)::text, 'NULL'),
-                coalesce(cardinality(p_partition)::text, 'NULL'), coalesce(cardinality(p_transaction_id)::text, 'NULL')),
-            HINT = 'partitions and transaction_ids may also be NULL.';
+            DETAIL = format('Their lengths are %s, %s, %s and %s.', coalesce(cardinality(p_payload)::text, 'NULL'),
+                coalesce(cardinality(p_partition)::text, 'NULL'), coalesce(cardinality(p_transaction_id)::text, 'NULL'),
+                coalesce(cardinality(p_headers)::text, 'NULL')),
+            HINT = 'All but payloads may also be NULL.';
+    END IF;
+    IF p_headers IS NOT NULL THEN
+        PERFORM queen.check_headers(p_headers);
     END IF;
     SELECT w.* INTO v_wrong
     FROM (

@@ -50,7 +50,7 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT m.message_id, m.transaction_id, m.partition, m.off, m.payload, m.created_at, m.delivery_attempt,
-        CASE WHEN NOT coalesce(auto_ack, false) THEN m.lease_id END, m.trace_id, m.producer_sub
+        CASE WHEN NOT coalesce(auto_ack, false) THEN m.lease_id END, m.trace_id, m.producer_sub, m.headers
     FROM unnest(v_found) AS m;
 END $$;
 COMMENT ON FUNCTION queen.pop IS
@@ -179,7 +179,7 @@ BEGIN
             queen.message_uuid(p_part, m.off), m.transaction_id, v_partition, m.off,
             queen.payload_as_jsonb(m.payload, m.key_id, format('queue %L, partition %L, offset %s', p_queue, v_partition, m.off)),
             m.created_at, CASE WHEN m.off <= p_claimed.seen[1] THEN p_claimed.attempt[1] ELSE 1 END, p_lease, m.trace_id,
-            m.producer_sub)::queen.popped ORDER BY m.off)
+            m.producer_sub, m.headers)::queen.popped ORDER BY m.off)
         FROM (
             SELECT l.last_off, l.n FROM queen.segments AS l
             WHERE l.part_id = p_part AND l.last_off > v_acked AND l.n > 0 AND l.last_off <= (

@@ -84,35 +84,49 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.read_schedules_v1 IS 'Cron schedules whose time has come.';
 
--- Purpose:   makes timers of times of a schedule, which are due, and notes up to when its times are done: both or nothing,
+-- Purpose:   makes timers of times of schedules, which are due, and notes up to when their times are done: both or nothing,
 --            and never twice. The transaction id of each message is the name of the schedule, @, and the time in UTC.
--- Arguments: p_seen   next_at as read_schedules_v1 has returned it
---            p_times  the times that fire; p_now: up to when they are; p_next: when to look again
--- Returns:   whether it did; false: it was done already, or the schedule was changed.
--- Locks, writes: the schedule; timers
-CREATE OR REPLACE FUNCTION queen.fire_schedule_v1(
-    p_queue_id bigint, p_name text, p_seen timestamptz, p_times timestamptz[], p_now timestamptz, p_next timestamptz
-) RETURNS bool
+-- Arguments: p_queue_id, p_name   the schedules, one element each; and of each:
+--            p_cron, p_time_zone, p_catch_up, p_last_at, p_seen   as read_schedules_v1 has returned them (p_seen: next_at)
+--            p_now    up to when its times are done; p_next: when to look again
+--            p_of, p_times   the times that fire, and the number of the schedule of each, from 1
+-- Returns:   how many schedules fired. The others were done already, or are being changed, or are others now.
+-- Locks, writes: the schedules, with SKIP LOCKED; timers
+CREATE OR REPLACE FUNCTION queen.fire_schedules_v1(
+    p_queue_id bigint[], p_name text[], p_cron text[], p_time_zone text[], p_catch_up int[], p_last_at timestamptz[],
+    p_seen timestamptz[], p_now timestamptz[], p_next timestamptz[], p_of int[], p_times timestamptz[]
+) RETURNS int
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    v_schedule queen.schedules;
+    v_fired int[];
 BEGIN
-    UPDATE queen.schedules AS s SET last_at = p_now, next_at = p_next
-    WHERE s.queue_id = p_queue_id AND s.name = p_name AND s.next_at = p_seen RETURNING * INTO v_schedule;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
+    SELECT array_agg(u.ord) INTO v_fired
+    FROM unnest(p_queue_id, p_name, p_cron, p_time_zone, p_catch_up, p_last_at, p_seen)
+        WITH ORDINALITY AS u (queue_id, name, cron, time_zone, catch_up, last_at, seen, ord)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM queen.schedules AS s
+        WHERE s.queue_id = u.queue_id AND s.name = u.name AND s.next_at = u.seen AND s.last_at = u.last_at
+            AND s.cron = u.cron AND s.time_zone = u.time_zone AND s.catch_up = u.catch_up
+        FOR UPDATE SKIP LOCKED
+    ) AS l;
     INSERT INTO queen.timers (deliver_at, queue_id, key, partition, transaction_id, message)
-    SELECT i.at, p_queue_id, gen_random_uuid()::text, v_schedule.partition, i.id,
-        format('{"transactionId":%s,%s', to_json(i.id), substr(v_schedule.message, 2))
+    SELECT i.at, i.queue_id, gen_random_uuid()::text, i.partition, i.id,
+        format('{"transactionId":%s,%s', to_json(i.id), substr(i.message, 2))
     FROM (
-        SELECT u.at, p_name || to_char(u.at AT TIME ZONE 'UTC', '@YYYY-MM-DD"T"HH24:MI:SS"Z"') AS id
-        FROM unnest(p_times) AS u (at)
+        SELECT t.at, t.of, s.queue_id, s.partition, s.message,
+            s.name || to_char(t.at AT TIME ZONE 'UTC', '@YYYY-MM-DD"T"HH24:MI:SS"Z"') AS id
+        FROM unnest(p_of, p_times) AS t (of, at)
+        JOIN queen.schedules AS s ON s.queue_id = ANY(ARRAY[p_queue_id[t.of]]) AND s.name = p_name[t.of]
+        WHERE t.of = ANY(v_fired)
     ) AS i
-    ORDER BY i.at;
-    RETURN true;
+    ORDER BY i.at, i.of;
+    UPDATE queen.schedules AS s SET last_at = u.now, next_at = u.next
+    FROM unnest(p_queue_id, p_name, p_now, p_next) WITH ORDINALITY AS u (queue_id, name, now, next, ord)
+    WHERE s.queue_id = ANY(ARRAY[u.queue_id]) AND s.name = u.name AND u.ord = ANY(v_fired);
+    RETURN coalesce(cardinality(v_fired), 0);
 END $$;
-COMMENT ON FUNCTION queen.fire_schedule_v1 IS 'Makes timers of the times of a cron schedule.';
+COMMENT ON FUNCTION queen.fire_schedules_v1 IS 'Makes timers of the times of cron schedules.';

@@ -5,11 +5,17 @@ from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from queen.core.administration import (
+    CursorFilter,
+    CursorOrder,
     DeadLetterFilter,
     GroupBy,
+    GroupFilter,
     GroupOrder,
     MessageFilter,
     MessageKey,
+    Page,
+    PartitionFilter,
+    PartitionOrder,
     Period,
     QueueFilter,
     QueueOrder,
@@ -190,11 +196,19 @@ async def delete_queue(w: World, s: Stock) -> None:
 
 
 async def page_of_partitions(w: World, s: Stock) -> None:
-    await w.administration.catalogue.partitions(s.queue, None, None, 10, 0)
+    await w.administration.catalogue.partitions(PartitionFilter(s.queue), Page(PartitionOrder.NAME, 10))
+
+
+async def search_of_partitions(w: World, s: Stock) -> None:
+    await w.administration.catalogue.partitions(PartitionFilter(s.queue, search="0"), Page(PartitionOrder.PENDING, 10))
 
 
 async def page_of_cursors(w: World, s: Stock) -> None:
-    await w.groups.cursors(GROUP, 10, 0)
+    await w.groups.cursors(CursorFilter(GROUP), Page(CursorOrder.NAME, 10))
+
+
+async def slowest_cursors(w: World, s: Stock) -> None:
+    await w.groups.cursors(CursorFilter(GROUP, s.queue, behind=True), Page(CursorOrder.LAG, 10))
 
 
 # ---------------------------------------------------------------------- partitions
@@ -329,6 +343,8 @@ EMPTY = Shape("empty partitions", empty_partitions, 400, (
     stored("seek of one", seek_one),
     stored("new subscription time", new_subscription),
     stored("a page of partitions", page_of_partitions),
+    given("partitions with most pending", search_of_partitions),
+    given("cursors that are furthest behind", slowest_cursors),
     stored("a page of cursors", page_of_cursors),
 ))  # fmt: skip
 
@@ -791,7 +807,7 @@ async def pop_each_group(w: World, s: Stock) -> None:
 
 
 async def list_groups(w: World, s: Stock) -> None:
-    assert len(await w.groups.groups(None, None, GroupOrder.NAME, 1_000_000, 0)) == len(s.groups)
+    assert len(await w.groups.groups(GroupFilter(), Page(GroupOrder.NAME, 1_000_000))) == len(s.groups)
 
 
 async def pop_and_ack_one(w: World, s: Stock) -> None:
@@ -805,13 +821,13 @@ async def look_at_new_group(w: World, s: Stock) -> None:
 
 def page_of_queues(order: QueueOrder) -> Callable[[World, Stock], Awaitable[None]]:
     async def call(w: World, _: Stock) -> None:
-        assert await w.administration.catalogue.queues(QueueFilter(), order, 10, 0)
+        assert await w.administration.catalogue.queues(QueueFilter(), Page(order, 10))
 
     return call
 
 
 async def page_of_groups(w: World, _: Stock) -> None:
-    assert await w.groups.groups(None, None, GroupOrder.NAME, 1, 0)
+    assert await w.groups.groups(GroupFilter(), Page(GroupOrder.NAME, 1))
 
 
 async def totals(w: World, s: Stock) -> None:
@@ -891,9 +907,8 @@ async def find_queues(w: World, s: Stock) -> None:
 
 
 async def list_queues(w: World, s: Stock) -> None:
-    assert len(await w.administration.catalogue.queues(QueueFilter(s.queue), QueueOrder.NAME, 1_000_000, 0)) == len(
-        s.parts
-    )
+    page = Page(QueueOrder.NAME, 1_000_000)
+    assert len(await w.administration.catalogue.queues(QueueFilter(s.queue), page)) == len(s.parts)
 
 
 async def resolve_queues(w: World, s: Stock) -> None:
@@ -1552,7 +1567,7 @@ async def cancel_timers(w: World, s: Stock) -> None:
 
 
 async def read_timers(w: World, s: Stock) -> None:
-    assert not (await DueTimersStore(w.meter.pool).read(None, 5000, 8 << 20, 0.25, [])).messages
+    assert not (await DueTimersStore(w.meter.pool).read(None, 5000, 8 << 20, 0.25, [], None)).messages
 
 
 async def list_timers(w: World, s: Stock) -> None:
@@ -1562,7 +1577,7 @@ async def list_timers(w: World, s: Stock) -> None:
 async def move_timers(w: World, s: Stock) -> None:
     await w.set_clock(await w.now(DAY))
     due = DueTimersStore(w.meter.pool)
-    messages = (await due.read(None, 100_000, 8 << 20, 0.25, [])).messages
+    messages = (await due.read(None, 100_000, 8 << 20, 0.25, [], None)).messages
     assert len(messages) == len(s.parts)
     batch = lay_out(uuid4(), [push_of(messages)], {(s.queue, "p0"): s.parts[0]})
     batch.version = (await w.store.read_push_options()).version

@@ -1,0 +1,152 @@
+"""What operators did, from the log of a server: lines of the logger ``queen.audit`` as rows of a journal.
+
+A row of kind ``change`` names the operation as ``client``. A dead letter that was replayed is also a push.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+from msgspec import Struct
+
+from .schema import AckItem, Call, PushItem
+
+AUDIT = "queen.audit"
+GROUP_DELETED, GROUP_SOUGHT = "group deleted", "group moved"
+LETTERS_DELETED, LETTER_DELETED, LETTER_REPLAYED = "dead letters deleted", "dead letter deleted", "dead letter replayed"
+GIVEN_UP, CONFIGURED = "message given up", "queue configured"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND, _MILLISECOND = timedelta(microseconds=1), 1000
+_UNKNOWN_MS = 60_000.0  # how long a change took, if the log does not say
+_RETRY_LIMIT = 3  # of a queue whose configuration does not say
+_V1 = "/api/v1"
+_PATHS = tuple(
+    (method, re.compile(_V1 + path), change)
+    for method, path, change in (
+        ("DELETE", r"/consumer-groups/(?P<group>.+)/queues/(?P<queue>.+)", GROUP_DELETED),
+        ("DELETE", r"/consumer-groups/(?P<group>.+)", GROUP_DELETED),
+        (
+            "POST",
+            r"/consumer-groups/(?P<group>.+)/queues/(?P<queue>.+)/partitions/(?P<partition>.+)/seek",
+            GROUP_SOUGHT,
+        ),
+        ("POST", r"/consumer-groups/(?P<group>.+)/queues/(?P<queue>.+)/seek", GROUP_SOUGHT),
+        ("DELETE", r"/dlq", LETTERS_DELETED),
+        ("DELETE", r"/dlq/.+", LETTER_DELETED),
+        ("POST", r"/dlq/.+/replay", LETTER_REPLAYED),
+        ("POST", r"/messages/.+/.+/retry", LETTER_REPLAYED),
+        ("POST", r"/messages/(?P<part>[^/]+)/(?P<id>.+)/dlq", GIVEN_UP),
+        ("POST", r"/configure", CONFIGURED),
+    )
+)
+
+
+class _Line(Struct):
+    logger: str
+    time: datetime
+    method: str = ""
+    path: str = ""
+    query: str = ""
+    body: str = ""
+    answer: str = ""
+    status: int | None = None
+    took_ms: float = _UNKNOWN_MS
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def read_changes(path: Path, agent: str) -> Iterator[Call]:
+    """The rows of a server's log, which may have any other lines; nothing if it has no changes."""
+    number, last = 0, 0
+    with path.open("rb") as file:
+        for line in file:
+            if AUDIT.encode() not in line:
+                continue
+            try:
+                told = _decode(line)
+            except msgspec.DecodeError:
+                continue
+            for fields in _rows(told) if told.logger == AUDIT else ():
+                at = (told.time - _EPOCH) // _MICROSECOND
+                last = max(last, at)
+                answered = at + _MILLISECOND if (told.status or 500) < 500 else None
+                sent = max(at - int(told.took_ms * 1000) - _MILLISECOND, 0)
+                outcome = "unknown" if answered is None else "ok"
+                yield Call(
+                    run="", agent=agent, number=number, sent=sent, answered=answered, **fields | {"outcome": outcome}
+                )
+                number += 1
+    if number:
+        yield Call(run="", agent=agent, number=number, kind="end", sent=last)
+
+
+def _rows(line: _Line) -> Iterator[dict[str, Any]]:
+    for method, pattern, change in _PATHS:
+        if line.method == method and (found := pattern.fullmatch(line.path)):
+            yield from _MAKERS.get(change, _plain)(line, change, found.groupdict())
+            return
+
+
+def _json(text: str) -> dict[str, Any]:
+    """An object, as far as the line has it."""
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _plain(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    query = parse_qs(line.query)
+    queue = names.get("queue") or query.get("queue", [None])[0]
+    group = names.get("group") or query.get("consumerGroup", [""])[0]
+    yield {"kind": "change", "client": change, "queue": queue, "partition": names.get("partition"), "group": group}
+
+
+def _sought(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    # Behind the beginning, messages are left out: the group is not whole any more.
+    [row] = _plain(line, change, names)
+    yield row | {"auto_ack": not _json(line.body).get("toBeginning")}
+
+
+def _configured(line: _Line, change: str, _names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    asked = _json(line.body)
+    options = {**(asked.get("options") or {}), **(_json(line.answer).get("options") or {})}
+    if not asked.get("queue"):
+        return
+    row = {"kind": "change", "client": change, "queue": asked["queue"], "group": ""}
+    silent = not (options.get("deadLetterQueue", True) or options.get("dlqAfterMaxRetries", True))
+    yield row | {
+        "retry_limit": options.get("retryLimit", _RETRY_LIMIT),
+        "lease_seconds": options.get("maxWaitTimeSeconds") or 0,
+        "auto_ack": silent,
+    }
+
+
+def _given_up(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    groups = _json(line.answer).get("consumerGroups") or [""]
+    items = tuple(AckItem("", names["part"], names["id"], group) for group in groups)
+    yield {"kind": "change", "client": change, "group": "", "acks": items}
+
+
+def _replayed(line: _Line, change: str, _names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    told = _json(line.answer)
+    row = {"kind": "change", "client": change, "group": ""}
+    if "originalTransactionId" not in told:
+        yield row
+        return
+    yield row | {"acks": (AckItem("", "", told["originalTransactionId"], told["consumerGroup"]),)}
+    now = told["replayedAs"]
+    item = PushItem(
+        told["queue"], told["partition"], now["transaction_id"], "ok", now["status"] == "duplicate",
+        message_id=now["message_id"],
+    )  # fmt: skip
+    yield {"kind": "push", "pushes": (item,)}
+
+
+_MAKERS = {GROUP_SOUGHT: _sought, CONFIGURED: _configured, GIVEN_UP: _given_up, LETTER_REPLAYED: _replayed}
