@@ -74,6 +74,7 @@ COMMANDS: dict[str, Sequence[Command]] = {
         Command(
             "contexts", "queen.cli.client.contexts:contexts", "Names for servers: list, show, create, use, delete."
         ),
+        Command("worker", "queen.cli.worker:worker", "Run functions that work on messages."),
         Command("top", "queen.cli.client.top:top", "Show live throughput and lag per queue."),
     ),
     "Checks": (

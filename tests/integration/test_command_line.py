@@ -24,7 +24,8 @@ VERBS = {
 }  # fmt: skip
 #: Commands that print no facts: they run until they are ended, build, or change something on this machine.
 WITHOUT_JSON = {
-    "serve", "meinheld build", "contexts create", "contexts use", "contexts delete", "spool retry", "spool discard",
+    "serve", "worker", "meinheld build", "contexts create", "contexts use", "contexts delete", "spool retry",
+    "spool discard",
     "procedures restore", "procedures reset",
 }  # fmt: skip
 
