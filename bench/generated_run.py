@@ -121,6 +121,7 @@ class _Chunk:
             "created_at": np.repeat(self._pushed, A_CALL),
             "hash": self._hash,
             "message": pa.nulls(len(self._part), pa.string()),
+            "damage": pa.nulls(len(self._part), pa.string()),
         }
         return pa.table(columns, arrow_schema(WholeRow))
 

@@ -81,8 +81,9 @@ def _audited(settings: Settings, messages: int, hot: float, progress: Progress) 
         wrote, marks = time.process_time() - began, list[_Mark]()
 
         def advance(done: int, total: int, what: str) -> None:
-            marks.append(_Mark.now())
-            progress(f"{messages:,} messages, {hot:.0%} hot: {what.replace('_', ' ')}", done / total)
+            if total and done == len(marks):  # it is told of Spark's tasks within a step, too
+                marks.append(_Mark.now())
+            progress(f"{messages:,} messages, {hot:.0%} hot: {what.replace('_', ' ')}", done / max(total, 1))
 
         where = command.Where(settings.master, settings.driver_memory)
         with Peak() as peak:

@@ -8,12 +8,15 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// What listens to events is a property, so that `fill` can hand it on.
-const HANDLERS = ["onclick", "onsubmit", "onchange", "oninput", "ontoggle", "onkeydown"];
+// The names of what listens to the events of an element. They are properties, so that `fill` can hand them on.
+const handlers = new WeakMap();
 
 function setAttribute(element, name, value) {
   if (value === null || value === undefined || value === false) return;
-  if (typeof value === "function") element[name] = value;
+  if (typeof value === "function") {
+    element[name] = value;
+    handlers.set(element, [...(handlers.get(element) ?? []), name]);
+  }
   else if (name === "style") for (const [property, text] of Object.entries(value)) element.style.setProperty(property, text);
   else element.setAttribute(name, value === true ? "" : value);
 }
@@ -42,12 +45,18 @@ export function fill(element, ...children) {
   if (place) place.focus();
 }
 
+const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") : null);
+
 function reconcile(parent, fresh) {
-  const keyed = new Map();
-  for (const child of parent.children) if (child.dataset?.key) keyed.set(child.dataset.key, child);
+  let keyed = null;
   let at = parent.firstChild;
   for (const node of fresh) {
-    const known = node.dataset?.key ? keyed.get(node.dataset.key) : at;
+    const key = keyOf(node);
+    let known = at;
+    if (key && !(at && keyOf(at) === key)) {
+      keyed ??= new Map([...parent.children].map((child) => [keyOf(child), child]));
+      known = keyed.get(key);
+    }
     if (known && known.parentNode === parent && alike(known, node)) {
       if (known === at) at = at.nextSibling;
       else parent.insertBefore(known, at);
@@ -65,7 +74,7 @@ function reconcile(parent, fresh) {
 }
 
 function alike(old, node) {
-  return old === node || (old.nodeName === node.nodeName && old.dataset?.key === node.dataset?.key && !lasting.has(old) && !lasting.has(node));
+  return old === node || (old.nodeName === node.nodeName && keyOf(old) === keyOf(node) && !lasting.has(old) && !lasting.has(node));
 }
 
 function patch(old, node) {
@@ -77,10 +86,11 @@ function patch(old, node) {
   for (const { name } of [...old.attributes]) if (!node.hasAttribute(name) && name !== "open" && name !== "style") old.removeAttribute(name);
   for (const { name, value } of node.attributes) if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
   // The policy of the page forbids the attribute.
-  if (old.style.cssText !== node.style.cssText) old.style.cssText = node.style.cssText;
-  for (const name of HANDLERS) if (old[name] !== node[name]) old[name] = node[name];
+  if (old.hasAttribute("style") || node.hasAttribute("style")) old.style.cssText = node.style.cssText;
+  for (const name of new Set([...(handlers.get(old) ?? []), ...(handlers.get(node) ?? [])])) old[name] = node[name];
+  if (handlers.has(node)) handlers.set(old, handlers.get(node));
   if (old.type === "checkbox") old.checked = node.checked;
-  reconcile(old, [...node.childNodes]);
+  if (old.firstChild || node.firstChild) reconcile(old, [...node.childNodes]);
 }
 
 export function button(text, onclick, attributes = {}) {
