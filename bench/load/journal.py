@@ -19,6 +19,7 @@ from spark_validation.journal.files import write_lines, write_parquet
 from spark_validation.journal.hashes import hash_of
 from spark_validation.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, Outcome, PushItem
 
+_TIMERS = ("scheduled", "rescheduled")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _RETRY_LIMIT = 3  # of a queue whose configuration does not say
@@ -151,7 +152,8 @@ def _push_items(items: list[dict[str, Any]], told: list[_Pushed] | None) -> tupl
             PushItem(
                 item["queue"], item.get("partition") or "Default",
                 item.get("transactionId") or (answer.transaction_id if answer else None),
-                "unknown" if answer is None else "ok" if stored else "fail",
+                # A timer enters the log later, or never.
+                "unknown" if answer is None or answer.status in _TIMERS else "ok" if stored else "fail",
                 duplicate=answer is not None and answer.status == "duplicate",
                 spooled=answer is not None and answer.status == "buffered",
                 message_id=answer.message_id if answer else None,

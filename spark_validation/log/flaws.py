@@ -205,8 +205,6 @@ JOIN queen.queues AS q ON q.id = p.queue_id
 CROSS JOIN LATERAL (VALUES
     (s.n < 0 OR s.cut < 0 OR s.last_off - s.n < -1,
         format('is the last offset of %s messages, after %s that were cut off', s.n, s.cut)),
-    (s.n = 0 AND EXISTS (SELECT 1 FROM queen.segments AS t WHERE t.part_id = s.part_id AND t.last_off > s.last_off),
-        'is the end of a segment without messages, which is not the newest'),
     (s.last_off - s.n - s.cut < -1, format('is the last offset of %s messages, of which %s were cut off', s.n, s.cut)),
     (s.cut > 0 AND s.n > 0 AND EXISTS (
         SELECT 1 FROM queen.segments AS t WHERE t.part_id = s.part_id AND t.last_off < s.last_off),

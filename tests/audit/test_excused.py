@@ -413,7 +413,7 @@ def deleted_messages(scene: Scene) -> None:
 #: What is a fault beside an operation, and the audit that finds it.
 GUILTY = {
     "moved_after_a_seek": "answered_acks_are_below_the_cursor",
-    "passed_over_after_a_deletion": "cursors_pass_only_what_is_done",
+    "passed_over_after_a_deletion": "cursors_stand_in_the_log",
     "letters_lost": "answered_dead_letters_are_kept",
     "again_after_a_seek": "what_is_done_does_not_come_again",
 }
