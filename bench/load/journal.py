@@ -143,6 +143,13 @@ def calls(lines: Iterable[Line], run: str, agent: str) -> Iterator[Call]:
         number += 1
 
 
+def _outcome(answer: "_Pushed | None", *, stored: bool) -> Outcome:
+    # A timer enters the log later, or never.
+    if answer is None or answer.status in _TIMERS:
+        return "unknown"
+    return "ok" if stored else "fail"
+
+
 def _push_items(items: list[dict[str, Any]], told: list[_Pushed] | None) -> tuple[PushItem, ...]:
     found = []
     for number, item in enumerate(items):
@@ -152,8 +159,7 @@ def _push_items(items: list[dict[str, Any]], told: list[_Pushed] | None) -> tupl
             PushItem(
                 item["queue"], item.get("partition") or "Default",
                 item.get("transactionId") or (answer.transaction_id if answer else None),
-                # A timer enters the log later, or never.
-                "unknown" if answer is None or answer.status in _TIMERS else "ok" if stored else "fail",
+                _outcome(answer, stored=stored),
                 duplicate=answer is not None and answer.status == "duplicate",
                 spooled=answer is not None and answer.status == "buffered",
                 message_id=answer.message_id if answer else None,
