@@ -1022,6 +1022,8 @@ class Tables:
     def active(self) -> DataFrame:
         """By queue and group: groups with deliveries or acks."""
         rows = self.fates.select("lane", "group").distinct().join(few(self.lanes), "lane")
+        # An earlier life of a group is not one that the database knows.
+        rows = rows.where(~F.col("group").rlike(lives.MARK))
         return self._keep(rows.select("queue", "group").distinct())
 
     @cached_property

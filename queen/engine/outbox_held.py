@@ -19,6 +19,8 @@ log = logging.getLogger("queen.outbox")
 _LOOK_S, _FAILURES_MAX = 1.0, 20
 #: The most tries until partitions are let go: the mover has to read again after that.
 _TRIES_MAX = 200
+#: The most tries for which the mover pauses.
+_LAST_TRIES_MAX = 5
 #: The longest time limit of a try.
 _LIMIT_S = 3600.0
 
@@ -73,11 +75,12 @@ class HeldOutbox:
             moved, failures = moved + (tried is True), failures + (tried is False)
             if tried is None or failures >= _FAILURES_MAX:
                 break
-        if moved and tried is None:
+        if moved and failures < _FAILURES_MAX:
             # While the mover is at work, a partition to which messages come all the time is never empty.
             async with self._moving:
-                while await self.retry(failed=False):
-                    pass
+                for _ in range(_LAST_TRIES_MAX):
+                    if not await self.retry(failed=False):
+                        break
                 await self._let_go()
         else:
             await self._let_go()

@@ -58,7 +58,8 @@ BEGIN
         RETURN;
     END IF;
     kind := 'timer';
-    FOR ord, created_at IN
+    ord := 0;
+    FOR created_at IN
         INSERT INTO queen.timers AS t (deliver_at, queue_id, key, partition, transaction_id, asked_at, message)
         SELECT greatest(v_now, u.at, v_now + make_interval(secs => u.delay)), q.id, u.key, u.partition, u.id,
             CASE WHEN u.delay IS NOT NULL THEN v_now END, u.message
@@ -69,8 +70,9 @@ BEGIN
         ORDER BY u.ord
         -- This is a repetition, and the first sending has set it.
         ON CONFLICT (queue_id, key) DO UPDATE SET deliver_at = t.deliver_at
-        RETURNING array_position(p_timer_key, t.key), t.deliver_at
+        RETURNING t.deliver_at
     LOOP
+        ord := ord + 1;
         RETURN NEXT;
     END LOOP;
 END $$;

@@ -16,7 +16,7 @@ from tests.support.processes import run as queen
 from tests.support.servers import create_database, drop_database
 
 A_SEGMENT = 200
-#: How a segment is damaged, and what is said of it; those of the data are not noticed before it is read.
+#: How a segment is damaged, and what is said of it.
 WAYS = {
     "ids": ("ids = '123'", r"it has 200 messages, and 3 bytes of hashes, not 3200"),
     "n": ("n = 150", r"it has 150 messages, and "),
@@ -70,15 +70,13 @@ def test_damage_is_a_violation_with_its_place_and_the_rest_is_judged(spark, dsn,
     with Snapshot(dsn) as snapshot:
         verdicts = {each.audit: each for each in run(Inputs(database=snapshot.database(spark)))}
     found = {each.partition: each for each in verdicts["every_segment_can_be_read"].evidence}
-    wanted = dict(zip(names, [*WAYS.values(), *[None] * len(OF_DATA), ("", "PostgreSQL says: ")], strict=True))
-    assert set(found) == {name for name, each in wanted.items() if each}
+    wanted = dict(zip(names, [*(WAYS | OF_DATA).values(), ("", "PostgreSQL says: ")], strict=True))
+    assert set(found) == set(names)
     for name, evidence in found.items():
         place = f"the segment with offsets {A_SEGMENT} to {2 * A_SEGMENT - 1} is damaged: "
         assert evidence.text.startswith(place)
         assert wanted[name][1] in evidence.text
         assert evidence.offset == A_SEGMENT
-    others = [each for each in verdicts.values() if each.result is Result.INVALID]
-    assert [each.audit for each in others] == ["every_segment_can_be_read"]
     assert verdicts["the_log_has_no_gap"].result is Result.VALID
 
     archive = tmp_path / "archive"
@@ -90,10 +88,9 @@ def test_damage_is_a_violation_with_its_place_and_the_rest_is_judged(spark, dsn,
     assert all(why in said for _, why in OF_DATA.values())
     done = add(spark, dsn, archive)
     assert (done.rows, done.damaged) == (0, ())
-    with Snapshot(dsn) as snapshot:
-        ask(dsn, f"DELETE FROM queen.segments WHERE last_off < {3 * A_SEGMENT - 1}")
+    newer = "SELECT 1 FROM queen.segments AS t WHERE t.part_id = s.part_id AND t.last_off > s.last_off"
+    ask(dsn, f"DELETE FROM queen.segments AS s WHERE EXISTS ({newer})")
     with Snapshot(dsn) as snapshot:
         both = database.read(spark, open_filled(archive), snapshot)
         found = {each.audit: each for each in run(Inputs(database=both), ["G-DUR-1", "G-ORD-2"])}
-    assert found["every_segment_can_be_read"].violations == len(names)
-    assert found["the_log_has_no_gap"].result is Result.VALID
+    assert {each.partition for each in found["every_segment_can_be_read"].evidence} == set(names)

@@ -257,10 +257,10 @@ def paused(scene: Scene) -> None:
     scene.push("0", "1")
     scene.work("g", 1)
     for path in (f"resources/queues/{scene.queue}/pause", f"consumer-groups/g/queues/{scene.queue}/pause"):
-        scene.operator("POST", path, {"enabled": True})
+        scene.operator("POST", path, {"paused": True})
         scene.push(path[:3])
         assert scene.work("g") == []
-        scene.operator("POST", path, {"enabled": False})
+        scene.operator("POST", path, {"paused": False})
     scene.drain("g")
 
 

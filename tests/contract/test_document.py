@@ -142,9 +142,12 @@ def test_docstrings_describe_fields_that_exist() -> None:
 
 # ---------------------------------------------------------------- parameters of the query
 
-_READERS = {"get_param", "get", "name", "names", "choice", "moment", "_flag"}
+_READERS = {"get_param", "get", "name", "names", "choice", "moment", "flag", "_flag"}
 _SHORTHANDS = {
     "queries.page": {"limit", "offset"},
+    "queries.sorted_page": {"limit", "offset", "order", "reverse"},
+    "queries.partitions": {"partition", "search", "limit", "offset", "order", "reverse"},
+    "error_text": {"error"},
     "queries.page_of_series": {"limit", "offset"},
     "queries.period": {"from", "to"},
     "queries.queue_filter": {"queue", "namespace", "task"},

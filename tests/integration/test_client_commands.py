@@ -198,7 +198,7 @@ def test_schedules_are_created_listed_and_deleted(queen: Client, queue: str) -> 
     options = ("--time-zone", "Europe/Berlin", "--payload", '{"n": 1}', "--catch-up", "0")
     assert queen.text(*create, "0 7 * * *", *options).startswith("set daily/1; first at ")
     (schedule,) = queen.json("schedules", "list", queue)
-    assert (schedule["name"], schedule["catchUp"], schedule["data"]) == ("daily/1", 0, {"n": 1})
+    assert (schedule["name"], schedule["catchUp"], schedule["payload"]) == ("daily/1", 0, {"n": 1})
     listed = queen.text("schedules", "list")
     assert re.search(rf"^{queue} +daily/1 +0 7 \* \* \* +Europe/Berlin ", listed, re.MULTILINE)
     assert "five fields" in queen.refusal(1, *create, "daily")

@@ -71,7 +71,7 @@ ANALYZE;
 
 
 #: Not lists: messages, a stream, and what does not grow.
-OTHERS = re.compile(r"/api/v1/(pop|subscribe|configure)|/api/queues|/docs|/$")
+OTHERS = re.compile(r"/seek$|/api/v1/(pop|subscribe|configure)|/api/queues|/docs|/$")
 #: What stands in a path for its parameters.
 NAMES = {"queue": "wide", "consumerGroup": GROUP, "traceName": "common", "transactionId": "t"}
 

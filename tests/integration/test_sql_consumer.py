@@ -504,3 +504,32 @@ async def test_an_ack_over_http_in_a_held_partition_is_told_that_it_is_locked(
         assert (answer.status_code, answer.json()["code"]) == (503, "locked")
         assert [result["success"] for result in await api.ack(free)] == [True]
     assert [result["success"] for result in await api.ack(held)] == [True]
+
+
+async def test_an_ack_of_what_another_transaction_has_acked_waits_as_long_as_the_caller_says(
+    api: Api, database: Connection, other: Connection, queue: str
+) -> None:
+    await filled(api, database, queue)
+    [row] = await pop(database, queue)
+    async with opened(other):
+        await ack(other, row["lease_id"])
+        async with opened(database):
+            await database.execute("SET LOCAL lock_timeout = '50ms'")
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                await ack(database, row["lease_id"])
+    await ack(database, row["lease_id"])
+
+
+async def test_a_group_that_begins_later_is_completed_once_it_has_begun(
+    api: Api, database: Connection, queue: str
+) -> None:
+    """The pop itself would lock the queue."""
+    await filled(api, database, queue)
+    await database.execute("SELECT queen.subscribe($1, 'soon', clock_timestamp() + interval '0.3 s')", queue)
+    assert await database.fetch("SELECT * FROM queen.pop($1, 'soon')", queue) == []
+    await database.execute("SELECT pg_sleep(0.3)")
+    with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="has not begun in all partitions"):
+        await database.fetch("SELECT * FROM queen.pop($1, 'soon')", queue)
+    await database.execute("SELECT queen.subscribe($1, 'soon')", queue)
+    await api.push(queue, "later", partition="p0")
+    assert data(await database.fetch("SELECT * FROM queen.pop($1, 'soon')", queue)) == ['"later"']

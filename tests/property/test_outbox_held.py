@@ -66,6 +66,14 @@ async def test_the_mover_pauses_while_the_last_messages_of_a_partition_are_moved
 
 
 @checks("G-OUT-3", level=Level.MODEL)
+async def test_the_mover_pauses_also_if_more_comes_than_the_tries_can_move() -> None:
+    """But not until all is moved: others wait for it."""
+    database = Database(*[read(tries=0)] * 220)
+    await looks(database, 1)
+    assert (database.reads, database.was_moving) == ([], [False, False])
+
+
+@checks("G-OUT-3", level=Level.MODEL)
 async def test_the_mover_does_not_pause_for_a_partition_that_failed() -> None:
     """Its next try may take long."""
     failed = read(tries=1)

@@ -21,7 +21,7 @@ from queen.core.administration import (
     QueueOrder,
     Seek,
 )
-from queen.engine.ports import Lock, LockKind
+from queen.engine.ports import AckColumns, Lock, LockKind
 from queen.engine.timers import push_of
 from queen.engine.waiters import OFFERED_MAX
 from queen.log.append import AppendBatch, lay_out
@@ -1558,6 +1558,14 @@ async def set_timers(w: World, s: Stock) -> None:
     await change_timers(w, timers_of(s, "new", len(s.parts), 3600), "scheduled")
 
 
+async def set_timers_in_a_transaction(w: World, s: Stock) -> None:
+    batch = w.flush(s, [])
+    batch.version = (await w.store.read_push_options()).version
+    timers = timers_of(s, "new", len(s.parts), 3600)
+    rows = await w.store.execute(batch, AckColumns(), None, timers, again=False)
+    assert list(rows.due) == list(range(1, len(timers) + 1))
+
+
 async def replace_timers(w: World, s: Stock) -> None:
     await change_timers(w, timers_of(s, "t", len(s.parts), 1800), "rescheduled")
 
@@ -1590,6 +1598,7 @@ TIMERS = Shape("timers that wait", waiting_timers, 400, (
     stored("look for those that are due", read_timers),
     stored("a page of them", list_timers),
     given("as many more", set_timers),
+    given("as many more in a transaction", set_timers_in_a_transaction),
     given("as many in their place", replace_timers),
     given("cancel of all", cancel_timers),
     given("move of all, when they are due", move_timers),
