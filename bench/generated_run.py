@@ -120,10 +120,10 @@ class _Chunk:
             "offset": self._offset,
             "created_at": np.repeat(self._pushed, A_CALL),
             "hash": self._hash,
-            "message": pa.nulls(len(self._part), pa.string()),
-            "damage": pa.nulls(len(self._part), pa.string()),
         }
-        return pa.table(columns, arrow_schema(WholeRow))
+        schema = arrow_schema(WholeRow)
+        others = [field for field in schema if field.name not in columns]
+        return pa.table(columns | {field.name: pa.nulls(len(self._part), field.type) for field in others}, schema)
 
     def dead_letters(self) -> list[DeadLetter]:
         """The dead-lettered messages."""
