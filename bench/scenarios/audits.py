@@ -90,7 +90,11 @@ def _audited(settings: Settings, messages: int, hot: float, progress: Progress) 
             begin = _Mark.now()
             report = command.make(command.Request(None, journal, archive, where, (), 20, 0.0), advance)
             end = _Mark.now()
-    if wrong := [verdict.audit for verdict in report.verdicts if verdict.result is not Result.VALID]:
+    if wrong := [
+        verdict.audit
+        for verdict in report.verdicts
+        if verdict.result is not (Result.UNKNOWN if verdict.audit in generated_run.NOT_JUDGED else Result.VALID)
+    ]:
         raise MismatchError(f"the run is valid, but some audits disagree ({', '.join(wrong)})")
     of, side = f"{messages:,} messages", f"{hot:.0%} hot" if hot else "even"
     for what, figures in _costs(report.verdicts, [begin, *marks, end]):
