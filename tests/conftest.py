@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -11,6 +12,9 @@ from queen.embedded.server import EmbeddedPostgres
 from queen.engine.engine import TASK_FAILED
 from spec.guarantees import GUARANTEES, REGISTRY, name_of
 from tests.support.processes import RECENT, open_folder
+
+# A shell lets programs in the background ignore Ctrl-C, and the commands that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 #: How many examples Hypothesis tries. `ci` takes minutes and tries the same ones each time: what it finds comes of the
 #: change. `nightly` takes hours and tries others each time: --hypothesis-profile nightly; --hypothesis-seed repeats it.
