@@ -93,7 +93,7 @@ async def _trade(server: Server, what: str, seed: int) -> None:
             clients.create_task(shop.run(partition))
         await keep_killing(FAULTS[what], server, choice, done=lambda: shop.committed, step=_PROGRESS, kills=_KILLS)
         shop.stopped.set()
-    connection = await asyncpg.connect(server.dsn)
+    connection = await eventually(lambda: _connected(server.dsn), "a PostgreSQL that has started again")
     await _compare(server.dsn, shop, connection)
     await connection.close()
 
@@ -109,6 +109,13 @@ async def _compare(dsn: str, shop: Shop, connection: "asyncpg.Connection[Any]") 
     print(f"{len(orders)} orders")
     assert len(orders) >= shop.committed
     assert [tuple(row) for row in log] == [tuple(row) for row in orders]
+
+
+async def _connected(dsn: str) -> "asyncpg.Connection[Any] | None":
+    try:
+        return await asyncpg.connect(dsn)
+    except BROKEN:
+        return None
 
 
 async def is_moved(dsn: str) -> bool:
