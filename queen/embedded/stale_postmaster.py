@@ -28,7 +28,7 @@ def stop_leftover(cluster: Path) -> None:
     # After a crash of the machine or container, another process may have the number; then PostgreSQL would not start.
     # Otherwise the file must stay: PostgreSQL uses it to find sessions that still run.
     elif postmaster is not None and psutil.pid_exists(postmaster):
-        (cluster / "postmaster.pid").unlink()
+        (cluster / "postmaster.pid").unlink(missing_ok=True)
 
 
 def _postmaster(cluster: Path) -> int | None:

@@ -43,7 +43,7 @@ async def run(worker: Worker, client: Client, stop: asyncio.Event, grace_s: floa
         async with asyncio.TaskGroup() as group:
             for lane in lanes:
                 group.create_task(lane.run())
-    except* Exception as problems:
+    except ExceptionGroup as problems:
         raise problems.exceptions[0] from None
     finally:
         # A thread cannot be stopped: a function that outlasts its time is left behind.

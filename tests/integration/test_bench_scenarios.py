@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bench import database, holders
-from bench.command import bench
 from bench.messages import PAYLOAD_BYTES, MessageSource
 from bench.scenario import PUSH, TAKE, MismatchError, Results, Scenario, read
 from bench.scenarios import SCENARIOS
+from queen.cli.main import app
 from spec.checkers import all_checkers
 from tests.support.processes import run
 
@@ -45,7 +45,7 @@ class Smoked:
 
 
 def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(bench, list(arguments))
+    return CliRunner().invoke(app, ["bench", *arguments])
 
 
 @pytest.fixture(scope="module")

@@ -339,7 +339,6 @@ def test_a_bar_knows_its_end_from_the_start(queen: Client, queue: str, tmp_path:
         ("verify", queen.environment["QUEEN_URL"], "--only", "G-IDEM-4"),
     ):
         with queen.on_a_terminal(*arguments) as (command, terminal):
-            terminal.read_until("0/")
             terminal.read_to_the_end()
             assert command.wait(PATIENCE_S) == 0
             assert b"/?" not in terminal.shown

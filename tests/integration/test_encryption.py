@@ -375,7 +375,7 @@ async def test_keys_rotate(folder: Path, queue: str) -> None:
             await change(api, {"op": "fire", "queue": queue, "timerKey": "timer"})
             assert (await api.pop(queue, "t", consumerGroup="b", wait=True, timeout=30_000)).data == ["timed"]
             [listed] = (await api.http.get("/api/v1/schedules", params={"queue": queue})).json()["schedules"]
-            assert listed["data"] == "yearly"
+            assert listed["payload"] == "yearly"
             connection = await asyncpg.connect(server.dsn)
             try:
                 assert await connection.fetchval("SELECT count(DISTINCT key_id) FROM queen.messages") == 1

@@ -74,7 +74,7 @@ async def test_dead_letters_are_deleted_in_pages_and_each_goes_on(pool: Pool) ->
     letters = AdministrationStore(pool).dead_letters
     deleted, place, left = 0, None, MANY
     while True:
-        page, place = await letters.purge("q", "rare", place)
+        page, place = await letters.purge(DeadLetterFilter("q", "rare"), place)
         # The oldest are those of the group: pages without one go on too.
         deleted += page
         left = await value(pool, "SELECT count(*) FROM queen.dead_letter_queue")
@@ -82,16 +82,16 @@ async def test_dead_letters_are_deleted_in_pages_and_each_goes_on(pool: Pool) ->
         if place is None:
             break
     assert (deleted, left) == (10, MANY - 10)
-    page, place = await letters.purge("q", None, None)
+    page, place = await letters.purge(DeadLetterFilter("q"), None)
     assert 0 < page < MANY // 2
     assert place is not None
     # Interrupted here, and begun again; what fails meanwhile stays.
-    second, place = await letters.purge("q", None, None)
+    second, place = await letters.purge(DeadLetterFilter("q"), None)
     await pool.fetch(
         "UPDATE queen.dead_letter_queue SET failed_at = now() + interval '1 year' WHERE transaction_id = 't-20'"
     )
     while place is not None:
-        last, place = await letters.purge("q", None, place)
+        last, place = await letters.purge(DeadLetterFilter("q"), place)
         second += last
     assert page + second == MANY - 11
     assert await value(pool, "SELECT array_agg(transaction_id) FROM queen.dead_letter_queue") == ["t-20"]

@@ -67,7 +67,7 @@ async def test_a_preset_is_told_and_a_given_option_wins_over_it(database: str, f
         text = announced(server)
     assert "Preset      low-latency: NUM_WORKERS=10 SIDECAR_POOL_SIZE=142 DB_POOL_SIZE=8 POLL_DB_INTERVAL=50" in text
     assert "Workers     1, gunicorn class uvicorn" in text
-    assert "Connections up to 20: per worker 15 for messages, 1 for everything else, 4 in the background" in text
+    assert "Connections up to 20: per worker 14 for messages, 1 for everything else, 5 in the background" in text
 
 
 def happy_path(port: int, rounds: int) -> list[int]:

@@ -312,7 +312,7 @@ async def push_response(api: Api, queue: str, payload: Any = "refused") -> Any:
 def test_folder_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path, given: str, words: str) -> None:
     (tmp_path / "file").touch()
     result = run("serve", "--port", "0", "--data-dir", str(tmp_path / "data"), FILE_BUFFER_DIR=str(tmp_path / given))
-    assert result.returncode == 1
+    assert result.returncode == 2
     (line,) = result.stderr.splitlines()
     assert words in line
     assert str(tmp_path / given) in line

@@ -51,5 +51,5 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may(monkeypatch: pytest.
 
 def test_an_unknown_class_is_refused_with_those_that_there_are() -> None:
     result = run("serve", "--worker-class", "sync")
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "'gthread'" in result.stderr

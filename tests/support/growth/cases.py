@@ -1054,9 +1054,9 @@ async def replay_letter(w: World, s: Stock) -> None:
 
 
 async def purge_letters(w: World, s: Stock) -> None:
-    purged, after = await w.letters.purge(s.queue, None, None)
+    purged, after = await w.letters.purge(DeadLetterFilter(s.queue), None)
     while after is not None:
-        more, after = await w.letters.purge(s.queue, None, after)
+        more, after = await w.letters.purge(DeadLetterFilter(s.queue), after)
         purged += more
     assert purged == s.n
 
