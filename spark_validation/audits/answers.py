@@ -151,17 +151,29 @@ def _naming(leased_acks: DataFrame, tails: DataFrame) -> DataFrame:
     return _whole(leased_acks.where("accepted"), tails)
 
 
+def _unseen(lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+    """Partitions and groups with deliveries that may be in no journal."""
+    return few(lanes.join(F.broadcast(hidden.select("queue", "group")), "queue").select("lane", "group"))
+
+
 @checks("G-LEASE-3", "G-LEASE-6", level=Level.AUDIT)
 @judges("accepted ack that names its lease, of a consumer whose journal is whole", _naming)
 def only_leases_that_were_given_can_ack(
-    leased_acks: DataFrame, acks: DataFrame, holdings: DataFrame, fates: DataFrame, tails: DataFrame
+    leased_acks: DataFrame,
+    acks: DataFrame,
+    holdings: DataFrame,
+    fates: DataFrame,
+    tails: DataFrame,
+    hidden: DataFrame,
+    lanes: DataFrame,
 ) -> DataFrame:
     """An accepted ack under a lease that no pop was given for that partition and group, or of what was not delivered.
 
-    Only for partitions and groups of which the journals have deliveries, all with their lease.
+    Only for partitions and groups of which the journals have deliveries, all of them, and with their lease.
     """
     known = holdings.where(~F.col("auto_ack")).groupBy("lane", "group").agg(F.min("lease").alias("least"))
-    known = few(known.where(F.col("least") != "").select("lane", "group"))
+    known = few(known.where(F.col("least") != "").join(_unseen(lanes, hidden), ["lane", "group"], "left_anti"))
+    known = known.select("lane", "group")
     given = holdings.select("lane", "group", "lease").distinct()
     call = ["lane", "group", "lease", "agent", "number"]
     strange = _naming(leased_acks, tails).join(known, ["lane", "group"], "left_semi").where(F.col("lease") != "")
@@ -227,10 +239,8 @@ def attempts_are_at_most_the_deliveries(
 
     Not if there may have been deliveries that are in no journal.
     """
-    unseen = few(lanes.join(F.broadcast(hidden.select("queue", "group")), "queue").select("lane", "group"))
-    pops = (
-        holdings.groupBy("lane", "group").agg(F.count("*").alias("pops")).join(unseen, ["lane", "group"], "left_anti")
-    )
+    pops = holdings.groupBy("lane", "group").agg(F.count("*").alias("pops"))
+    pops = pops.join(_unseen(lanes, hidden), ["lane", "group"], "left_anti")
     high = fates.groupBy("lane", "group").agg(F.max("attempt_high").alias("attempt"))
     odd = high.join(pops, ["lane", "group"]).where(F.col("attempt") > F.col("pops")).select("lane", "group", "pops")
     found = deliveries.join(few(odd), ["lane", "group"]).where(F.col("attempt") > F.col("pops"))

@@ -448,7 +448,8 @@ SELECT queue, m.off FROM p JOIN m USING (queue, part, key)
 WHERE p.dup AND p.said = 'ok' AND p.off NOT IN (m.off, m.off_high)
 AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (p.queue, p.part) AND t.live > p.off)""",
     "only_leases_that_were_given_can_ack": """
-WITH told AS (SELECT queue, part, grp FROM d WHERE NOT auto_ack GROUP BY ALL HAVING min(lease) <> ''),
+WITH told AS (SELECT queue, part, grp FROM d WHERE NOT auto_ack
+    AND NOT EXISTS (FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp) GROUP BY ALL HAVING min(lease) <> ''),
 named AS (
     SELECT a.*, (queue, part, grp, lease) IN (SELECT (queue, part, grp, lease) FROM d) AS given
     FROM a SEMI JOIN told USING (queue, part, grp)

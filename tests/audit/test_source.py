@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -459,12 +460,15 @@ def test_a_table_is_written_with_sql(spark, place):
 
 def test_a_task_that_is_run_again_writes_nothing_twice(spark, place, tmp_path):
     """The first attempt fails after it has written some of its rows."""
-    mark = tmp_path / "failed"
+    mark, url = tmp_path / "failed", str(place.http.base_url)
 
     def fail_once(batches: Any) -> Any:
         yield from batches
         if not mark.exists():
             mark.touch()
+            ends = time.monotonic() + 240
+            while not httpx.get(f"{url}/api/v1/resources/queues/again").is_success and time.monotonic() < ends:
+                time.sleep(0.05)
             raise RuntimeError("the first attempt ends here")
 
     rows = rows_of(spark, 25_000).mapInArrow(fail_once, "partition string, payload string")
@@ -511,7 +515,7 @@ def test_a_stream_from_queue_to_queue_moves_each_message_once_whatever_is_repeat
         ({"url": "http://h", "startingOffsets": "latest"}, "payload", "the option startingOffsets is of a batch read"),
         ({"dsn": "postgresql://h/d", "token": "t"}, "payload", "the option token is for url, not for dsn"),
         ({"url": "http://h", "batchSise": "3"}, "payload", "there is no option batchsise: is batchSize meant?"),
-        ({"url": "http://h"}, "payload, 1 AS offset", "a message has no column offset. There are partition, payload"),
+        ({"url": "http://h"}, "payload, 1 AS offset", "a message has no column offset. There are headers"),
         ({"url": "http://h"}, "queue", "the column payload is missing: the JSON of the messages"),
         ({"url": "http://h"}, "payload", "name the queue: the option queue, or a column queue"),
         ({"url": "http://127.0.0.1:1", "timeoutSeconds": "1"}, "payload, queue", "http://127.0.0.1:1 did not store"),
