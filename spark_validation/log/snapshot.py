@@ -173,6 +173,10 @@ class Snapshot:
         """The number of messages of the log."""
         return int(self.fetch("SELECT coalesce(sum(n), 0)::bigint FROM queen.segments")[0][0])
 
+    def installation(self) -> str | None:
+        """The id of the installation."""
+        return next((row[0] for row in self.fetch(_INSTALLATION)), None)
+
     def _rows(self, kind: type[Row], query: str) -> list[Row]:
         return [kind(**row) for row in self.fetch(query)]
 
@@ -253,7 +257,7 @@ class Snapshot:
             deleted=self._rows(Deleted, _DELETED),
             retired=[Group(**row) for row in self._runner.run(self._tried(_RETIRED))],
             clock_stepped=bool(self._runner.run(self._tried(_STEPPED))),
-            installation=next((row[0] for row in self.fetch(_INSTALLATION)), None),
+            installation=self.installation(),
             unrecorded=self.fetch(_UNRECORDED)[0][0],
             # A release without an outbox has no tables for it.
             waiting=self._rows(Waiting, _WAITING) if self.fetch(_HAS_OUTBOX)[0][0] else [],
