@@ -37,6 +37,7 @@ _POLICIES = ("RedrivePolicy", "RedriveAllowPolicy", "Policy")
 #: Of encryption: a queue with either is encrypted with the server's own key.
 _STORED = ("KmsMasterKeyId", "SqsManagedSseEnabled")
 FIFO_QUEUE = "FifoQueue"
+_BOOLEANS = (FIFO_QUEUE, "ContentBasedDeduplication", "SqsManagedSseEnabled")
 
 FIGURES = (
     "ApproximateNumberOfMessages",
@@ -66,6 +67,11 @@ class Allowed(Struct, frozen=True):
     def admits(self, source: str) -> bool:
         """Whether a queue may."""
         return self.permission == "allowAll" or source in self.sources
+
+
+def tidied(given: Mapping[str, str]) -> dict[str, str]:
+    """Attributes as they are stored: AWS takes ``True`` for ``true``."""
+    return {name: value.lower() if name in _BOOLEANS else value for name, value in given.items()}
 
 
 def check_settable(given: Mapping[str, str], *, fifo: bool) -> None:
@@ -225,13 +231,13 @@ def encrypted(attributes: Mapping[str, str], *, encrypts: bool) -> bool:
     return bool(attributes.get("KmsMasterKeyId")) or (encrypts and attributes.get("SqsManagedSseEnabled") != "false")
 
 
-def shown(attributes: Mapping[str, str], *, fifo: bool, encrypts: bool) -> dict[str, str]:
-    """The attributes of a queue with their defaults; ``encrypts``: whether the server has a key."""
+def shown(attributes: Mapping[str, str], *, fifo: bool) -> dict[str, str]:
+    """The attributes of a queue with their defaults."""
     found = {name: default_of(name) for name in _SHOWN_NUMBERS}
     if fifo:
         found.update({name: default_of(name) for name in (FIFO_QUEUE, *_FIFO_WORDS)})
-    managed = encrypts and not attributes.get("KmsMasterKeyId")
-    return {**found, "SqsManagedSseEnabled": "true" if managed else "false", **attributes}
+    found["SqsManagedSseEnabled"] = "false" if attributes.get("KmsMasterKeyId") else "true"
+    return {**found, **attributes}
 
 
 def number_of(attributes: Mapping[str, str], name: str) -> int:

@@ -139,9 +139,8 @@ def _prepare(call: Call, queue: SqsQueue, given: Any) -> Prepared:  # noqa: ANN4
     size = contents.size_of(body, attributes)
     size_max = number_of(queue.attributes, "MaximumMessageSize")
     if size > size_max:
-        raise invalid_value(
-            f"One or more parameters are invalid. Reason: Message must be shorter than {size_max} bytes."
-        )
+        found = "are invalid" if given is call.given else "cannot be validated"
+        raise invalid_value(f"One or more parameters {found}. Reason: Message must be shorter than {size_max} bytes.")
     hashes = {"MD5OfMessageBody": contents.md5(body)}
     if attributes:
         hashes["MD5OfMessageAttributes"] = contents.md5_of_attributes(attributes)

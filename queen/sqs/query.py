@@ -35,6 +35,8 @@ _MAPS: Mapping[str, tuple[str, str, str]] = {
     "MessageSystemAttribute": ("MessageSystemAttributes", "Name", "Value"),
     "Tag": ("Tags", "Key", "Value"),
 }
+#: Clients give an empty list by the name of its parameter.
+_EMPTY = frozenset(_LISTS.values())
 _TAGS_OF_CREATE = {"Tag": "tags"}
 
 #: Elements of lists in an answer.
@@ -95,6 +97,8 @@ def _shaped(tree: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, An
         elif name in _MAPS and not isinstance(value, str):
             member, key, content = _MAPS[name]
             found[renamed.get(name, member)] = dict(_entry(each, key, content) for each in _numbered(value))
+        elif value == "" and name in _EMPTY:
+            found[name] = []
         else:
             found[name] = _inner(value)
     return found

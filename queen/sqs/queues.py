@@ -24,7 +24,7 @@ _PERMISSIONS_MAX, _ACTIONS_MAX = 20, 7
 
 async def create_queue(call: Call) -> Result:
     """Creates a queue, or returns the one of the same name and attributes."""
-    name, given, tags = call.given.QueueName, dict(call.given.Attributes or {}), call.given.tags or {}
+    name, given, tags = call.given.QueueName, rules.tidied(call.given.Attributes or {}), call.given.tags or {}
     fifo = given.get(rules.FIFO_QUEUE) == "true"
     check_name(name, fifo=fifo)
     rules.check_settable(given, fifo=fifo)
@@ -134,7 +134,7 @@ async def get_queue_attributes(call: Call) -> Result:
     """Attributes of a queue: none without names, as at AWS."""
     names = rules.check_known(call.given.AttributeNames)
     queue = await call.present_queue()
-    found = rules.shown(queue.attributes, fifo=queue.fifo, encrypts=call.sqs.server.keys is not None)
+    found = rules.shown(queue.attributes, fifo=queue.fifo)
     found |= _facts(call, queue)
     if not names.isdisjoint(rules.FIGURES):
         figures = await call.run(lambda context: storage.figures(context, queue.queue_id))
@@ -159,7 +159,7 @@ def _figures(figures: SqsFigures) -> dict[str, str]:
 
 async def set_queue_attributes(call: Call) -> None:
     """Changes attributes of a queue."""
-    given, queue = call.given.Attributes, await call.present_queue()
+    given, queue = rules.tidied(call.given.Attributes), await call.present_queue()
     rules.check_settable(given, fifo=queue.fifo)
     await _check_redrive(call, queue.name, given, fifo=queue.fifo)
     await _set(call, queue, given)

@@ -46,10 +46,10 @@ class _NoActionError(Exception):
     """A query without an action."""
 
 
-async def serve(server: Server, req: QueenRequest, resp: falcon.asgi.Response, path: str = "") -> None:
-    """Answers a request; ``path`` is the rest of its path, which names a queue."""
+async def serve(server: Server, req: QueenRequest, resp: falcon.asgi.Response, queue: str = "") -> None:
+    """Answers a request; ``queue`` is the rest of its path, which names one."""
     try:
-        await _serve(server, req, resp, path)
+        await _serve(server, req, resp, queue)
     except SqsError as problem:
         _refuse(req, resp, problem)
     except _NoActionError:
@@ -82,7 +82,9 @@ async def _body(req: QueenRequest, bytes_max: int) -> bytes:
 
 
 def _is_json(req: QueenRequest) -> bool:
-    return req.get_header("X-Amz-Target") is not None or (req.content_type or "").startswith("application/x-amz-json")
+    return req.method == "POST" and (
+        req.get_header("X-Amz-Target") is not None or (req.content_type or "").startswith("application/x-amz-json")
+    )
 
 
 def _parse(req: QueenRequest, body: bytes, path: str) -> tuple[Action, Any]:
