@@ -9,7 +9,7 @@ from queen.jobs.jobs import Chore
 from queen.postgres.maintenance import MaintenanceStore
 from queen.simple_mq import sqs_administration
 from queen.simple_mq.handlers import announce_routed
-from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.interface import SimpleMq, Sqs
 
 #: Interval of clean-up.
 _TIDY_S = 15.0
@@ -19,7 +19,7 @@ _MOVES_S = 0.5
 
 def background_jobs(context: Context, maintenance: MaintenanceStore, settings: Settings) -> Sequence[Chore]:
     """All that the settings ask for."""
-    queues, sqs = SimpleMq.of(context).administration, SimpleMq.of(context).sqs_administration
+    queues, sqs = SimpleMq.of(context).administration, Sqs.of(context).administration
 
     async def sweep() -> None:
         announce_routed(context, await queues.sweep())

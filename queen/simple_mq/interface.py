@@ -1,4 +1,4 @@
-"""simple-mq in an engine: its storage and its counters."""
+"""simple-mq and SQS in an engine: their storage, and the counters."""
 
 from msgspec import Struct
 
@@ -10,26 +10,36 @@ from queen.simple_mq.storage import SimpleMqAdministrationStore, SimpleMqStore
 
 
 class SimpleMq(Struct, frozen=True):
-    """simple-mq as its handlers see it: the procedures for messages, those for administration, and its counters.
-
-    Attributes:
-        sqs, sqs_administration: the procedures of queues of SQS, which have the same storage.
-    """
+    """simple-mq as its handlers see it: the procedures for messages, those for administration, and its counters."""
 
     database: SimpleMqStore
     administration: SimpleMqAdministrationStore
     outcomes: OutcomeCounters
-    sqs: SqsStore
-    sqs_administration: SqsAdministrationStore
 
     @staticmethod
     def over(hot: Pool, cold: Pool) -> "SimpleMq":
         """simple-mq on these connections: those for messages, and those for everything else."""
         administration = SimpleMqAdministrationStore(cold)
-        outcomes = OutcomeCounters(administration.count_outcomes)
-        return SimpleMq(SimpleMqStore(hot), administration, outcomes, SqsStore(hot), SqsAdministrationStore(cold))
+        return SimpleMq(SimpleMqStore(hot), administration, OutcomeCounters(administration.count_outcomes))
 
     @staticmethod
     def of(context: Context) -> "SimpleMq":
         """That of an engine."""
         return context.interface(SimpleMq)
+
+
+class Sqs(Struct, frozen=True):
+    """Queues of SQS, on the storage of simple-mq: the procedures for messages, and those for administration."""
+
+    database: SqsStore
+    administration: SqsAdministrationStore
+
+    @staticmethod
+    def over(hot: Pool, cold: Pool) -> "Sqs":
+        """Those on these connections: for messages, and for everything else."""
+        return Sqs(SqsStore(hot), SqsAdministrationStore(cold))
+
+    @staticmethod
+    def of(context: Context) -> "Sqs":
+        """Those of an engine."""
+        return context.interface(Sqs)

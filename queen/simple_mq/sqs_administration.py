@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 from queen.engine.context import Context
 from queen.simple_mq.handlers import announce
-from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.interface import SimpleMq, Sqs
 from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsQueue
 
 _MOVES_MAX = 10
@@ -17,31 +17,36 @@ async def create_queue(
     context: Context, name: str, attributes: Mapping[str, str], tags: Mapping[str, str], *, fifo: bool
 ) -> tuple[SqsQueue, bool]:
     """The queue of the name, and whether this call has created it."""
-    queues, id_ = SimpleMq.of(context).sqs_administration, uuid4()
+    queues, id_ = Sqs.of(context).administration, uuid4()
     queue = await context.with_retries(lambda _again: queues.create_queue(id_, name, attributes, tags, fifo=fifo))
     return queue, queue.queue_id == id_
 
 
 async def find_queue(context: Context, name: str) -> SqsQueue | None:
     """The queue of the name."""
-    return await context.with_retries(lambda _again: SimpleMq.of(context).sqs_administration.find_queue(name))
+    return await context.with_retries(lambda _again: Sqs.of(context).administration.find_queue(name))
+
+
+async def queue_names(context: Context, queues: Sequence[UUID]) -> Mapping[UUID, str]:
+    """The names of those queues that there are."""
+    return await context.with_retries(lambda _again: Sqs.of(context).administration.names(queues))
 
 
 async def list_queues(context: Context, prefix: str, after: str, limit: int) -> list[str]:
     """A page of names that begin so, sorted, behind ``after``."""
-    queues = SimpleMq.of(context).sqs_administration
+    queues = Sqs.of(context).administration
     return await context.with_retries(lambda _again: queues.list_queues(prefix, after, limit))
 
 
 async def dead_letter_sources(context: Context, queue: UUID, after: str, limit: int) -> list[str]:
     """A page of names of queues whose dead letters go to this one, sorted, behind ``after``."""
-    queues = SimpleMq.of(context).sqs_administration
+    queues = Sqs.of(context).administration
     return await context.with_retries(lambda _again: queues.dead_letter_sources(queue, after, limit))
 
 
 async def set_attributes(context: Context, queue: UUID, attributes: Mapping[str, str]) -> bool:
     """Sets attributes, and removes those with an empty value; whether there is such a queue."""
-    queues = SimpleMq.of(context).sqs_administration
+    queues = Sqs.of(context).administration
     known = await context.with_retries(lambda _again: queues.set_attributes(queue, attributes))
     announce(context, queue, _ALL)  # A shorter delay makes messages of a FIFO queue visible.
     return known
@@ -49,18 +54,18 @@ async def set_attributes(context: Context, queue: UUID, attributes: Mapping[str,
 
 async def tag_queue(context: Context, queue: UUID, tags: Mapping[str, str], removed: Sequence[str] = ()) -> bool:
     """Sets and removes tags; whether there is such a queue."""
-    queues = SimpleMq.of(context).sqs_administration
+    queues = Sqs.of(context).administration
     return await context.with_retries(lambda _again: queues.tag_queue(queue, tags, removed))
 
 
 async def figures(context: Context, queue: UUID) -> SqsFigures | None:
     """How many messages a queue has; ``None`` if there is no such queue."""
-    return await context.with_retries(lambda _again: SimpleMq.of(context).sqs_administration.figures(queue))
+    return await context.with_retries(lambda _again: Sqs.of(context).administration.figures(queue))
 
 
 async def delete_queue(context: Context, queue: UUID) -> bool:
     """Deletes a queue and its messages; whether there was one."""
-    queues = SimpleMq.of(context).sqs_administration
+    queues = Sqs.of(context).administration
     known, lost = await context.tried(lambda _again: queues.delete_queue(queue))
     await _forget_messages(context, queue)
     return known or lost
@@ -68,7 +73,7 @@ async def delete_queue(context: Context, queue: UUID) -> bool:
 
 async def purge_queue(context: Context, queue: UUID) -> str:
     """Removes all messages of a queue: ``purged``, ``too_soon`` (less than a minute after another) or ``unknown``."""
-    queues, store = SimpleMq.of(context).sqs_administration, uuid4()
+    queues, store = Sqs.of(context).administration, uuid4()
     outcome = await context.with_retries(lambda _again: queues.purge_queue(queue, store))
     if outcome == "purged":
         await _forget_messages(context, queue)
@@ -83,24 +88,24 @@ async def _forget_messages(context: Context, queue: UUID) -> None:
 
 async def start_move(context: Context, source: UUID, destination: UUID | None, per_s: int | None) -> tuple[str, UUID]:
     """Starts a task: ``started``, ``running`` (this source has one) or ``unknown``, and the id of the new task."""
-    queues, id_ = SimpleMq.of(context).sqs_administration, uuid4()
+    queues, id_ = Sqs.of(context).administration, uuid4()
     return await context.with_retries(lambda _again: queues.start_move(id_, source, destination, per_s)), id_
 
 
 async def list_moves(context: Context, source: UUID, limit: int = _MOVES_MAX) -> list[SqsMove]:
     """The latest tasks of a source, newest first."""
-    queues = SimpleMq.of(context).sqs_administration
+    queues = Sqs.of(context).administration
     return await context.with_retries(lambda _again: queues.list_moves(source, limit))
 
 
 async def cancel_move(context: Context, move: UUID) -> tuple[bool, int] | None:
     """Whether the task is cancelled now, and how many messages it has moved; ``None`` if there is no such task."""
-    return await context.with_retries(lambda _again: SimpleMq.of(context).sqs_administration.cancel_move(move))
+    return await context.with_retries(lambda _again: Sqs.of(context).administration.cancel_move(move))
 
 
 async def move_on(context: Context) -> None:
     """Carries out move tasks as far as their rates allow, with other work between the steps."""
-    while (step := await SimpleMq.of(context).sqs_administration.move()) is not None:
+    while (step := await Sqs.of(context).administration.move()) is not None:
         moved, destinations = step
         for queue in destinations:
             announce(context, queue, moved)
@@ -108,6 +113,6 @@ async def move_on(context: Context) -> None:
 
 async def sweep(context: Context) -> None:
     """Does what time has brought about in queues that nobody receives from."""
-    for _, dlq_id, dead in await SimpleMq.of(context).sqs_administration.sweep():
+    for _, dlq_id, dead in await Sqs.of(context).administration.sweep():
         if dlq_id is not None and dead:
             announce(context, dlq_id, dead)

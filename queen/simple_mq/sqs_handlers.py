@@ -11,7 +11,7 @@ from queen.engine.fetch_result import FetchResult
 from queen.security.keyring import Keyring
 from queen.security.messages import open_payload
 from queen.simple_mq.handlers import announce
-from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.interface import Sqs
 from queen.simple_mq.sqs_requests import (
     ChangeVisibility,
     DeleteMessages,
@@ -55,7 +55,7 @@ async def _send(context: Context, requests: Sequence[SendMessages], keys: Keyrin
             columns.delay.append(message.delay_s)
             columns.group.append(message.group)
             columns.deduplication.append(message.deduplication_id)
-    rows = iter(await context.with_retries(lambda _again: SimpleMq.of(context).sqs.send(columns)))
+    rows = iter(await context.with_retries(lambda _again: Sqs.of(context).database.send(columns)))
     answers, stored = [], Counter[UUID]()
     for request in requests:
         sent = [
@@ -116,7 +116,7 @@ async def receive(context: Context, requests: Sequence[ReceiveMessages]) -> list
         [request.attempt_id for request in requests],
         [request.in_flight_max for request in requests],
     )
-    stored, queues = await context.with_retries(lambda _again: SimpleMq.of(context).sqs.receive(columns))
+    stored, queues = await context.with_retries(lambda _again: Sqs.of(context).database.receive(columns))
     for of_queue in queues.values():
         if of_queue.dead and of_queue.dlq_id is not None:
             announce(context, of_queue.dlq_id, of_queue.dead)
@@ -158,7 +158,7 @@ async def give_back(context: Context, request: ReceiveMessages, received: SqsRec
     if not messages:
         return
     await context.with_retries(
-        lambda _again: context.past_locks(lambda: SimpleMq.of(context).sqs.give_back(request.queue_id, messages))
+        lambda _again: context.past_locks(lambda: Sqs.of(context).database.give_back(request.queue_id, messages))
     )
     announce(context, request.queue_id, len(messages))
 
@@ -171,7 +171,7 @@ async def delete(context: Context, requests: Sequence[DeleteMessages]) -> list[S
     queues = [request.queue for request in requests for _ in request.messages]
     messages = [message for request in requests for message, _ in request.messages]
     counts = [count for request in requests for _, count in request.messages]
-    found, lost = await context.tried(lambda _again: SimpleMq.of(context).sqs.delete(queues, messages, counts))
+    found, lost = await context.tried(lambda _again: Sqs.of(context).database.delete(queues, messages, counts))
     freed = Counter(queue for queue, (_, frees) in zip(queues, found, strict=True) if frees)
     for queue, groups in freed.items():
         announce(context, queue, groups)
@@ -184,7 +184,7 @@ async def change_visibility(context: Context, requests: Sequence[ChangeVisibilit
     queues = [request.queue for request in requests for _ in request.messages]
     messages, counts, seconds = zip(*[each for request in requests for each in request.messages], strict=True)
     found = await context.with_retries(
-        lambda _again: SimpleMq.of(context).sqs.change_visibility(queues, messages, counts, seconds)
+        lambda _again: Sqs.of(context).database.change_visibility(queues, messages, counts, seconds)
     )
     # Waiting receives learn when to check again: now, if a message is visible at once.
     for queue, changed in Counter(

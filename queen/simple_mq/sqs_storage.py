@@ -30,6 +30,7 @@ _FIND = (
     "SELECT queue_id, queue_name, fifo, attributes::text, tags::text, created_at, modified_at"
     " FROM simple_mq.sqs_find_queue_v1($1)"
 )
+_NAMES = "SELECT * FROM simple_mq.sqs_names_v1($1)"
 _LIST = "SELECT * FROM simple_mq.sqs_list_queues_v1($1, $2, $3)"
 _SOURCES = "SELECT * FROM simple_mq.sqs_list_sources_v1($1, $2, $3)"
 _SET = "SELECT simple_mq.sqs_set_attributes_v1($1, $2::text::jsonb) AS known"
@@ -171,6 +172,10 @@ class SqsAdministrationStore:
         """The queue of the name."""
         rows = await self._pool.fetch(_FIND, name)
         return _queue(rows[0]) if rows else None
+
+    async def names(self, queues: Sequence[UUID]) -> dict[UUID, str]:
+        """The names of those queues that there are."""
+        return {row[0]: row[1] for row in await self._pool.fetch(_NAMES, queues)}
 
     async def list_queues(self, prefix: str, after: str, limit: int) -> list[str]:
         """Names that begin so, sorted, behind ``after``."""

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.support.processes import Server, wait_until
-from tests.support.sqs import Queues, ask, bodies, endpoint, figures, queues_of, receive, refused, sqs_client
+from tests.support.sqs_clients import Queues, ask, bodies, endpoint, figures, queues_of, receive, refused, sqs_client
 
 ATTRIBUTES = {
     "kind": {"DataType": "String", "StringValue": "tea & milk"},

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.processes import Server, clean_environment, wait_until
-from tests.support.sqs import KEY, SECRET, Queues, endpoint, figures, queues_of, sqs_client
+from tests.support.sqs_clients import KEY, SECRET, Queues, endpoint, figures, queues_of, sqs_client
 
 
 @pytest.fixture

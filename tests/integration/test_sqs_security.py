@@ -13,7 +13,7 @@ from botocore.credentials import Credentials
 from tests.support.outage import FragilePostgres, fragile_postgres
 from tests.support.processes import Server, clean_environment, open_folder, serving, wait_until
 from tests.support.servers import serving_database
-from tests.support.sqs import KEY, SECRET, ask, bodies, endpoint, queues_of, receive, refused, sqs_client
+from tests.support.sqs_clients import KEY, SECRET, ask, bodies, endpoint, queues_of, receive, refused, sqs_client
 from tests.support.tokens import AUDIENCE, ISSUER, token
 from tests.support.tokens import SECRET as TOKEN_SECRET
 

@@ -238,7 +238,7 @@ BEGIN
         PERFORM simple_mq.move_head(p_queue.store_id, v_head, p_now);
     END IF;
     IF v_taken < v_wanted THEN
-        is_full := v_room < v_wanted;
+        is_full := v_room <= 0;
         ready_in := simple_mq.sqs_next_visible_in(p_queue, v_head, p_now);
         RETURN NEXT;
     END IF;

@@ -58,6 +58,6 @@ BEGIN
     PERFORM simple_mq.sqs_count(
         v_hidden, array_fill(0::bigint, ARRAY[cardinality(v_hidden)]), array_fill(1::bigint, ARRAY[cardinality(v_hidden)]),
         array_fill(0::bigint, ARRAY[cardinality(v_hidden)]));
-    RETURN QUERY SELECT j.place::int, j.judged FROM unnest(v_judged) WITH ORDINALITY AS j (judged, place);
+    RETURN QUERY SELECT j.place::int, j.judged FROM unnest(v_judged) WITH ORDINALITY AS j (judged, place) ORDER BY j.place;
 END $$;
 COMMENT ON FUNCTION simple_mq.sqs_change_visibility_v1 IS 'Sets the visibility timeout of messages of SQS.';

@@ -72,6 +72,7 @@ BEGIN
             ELSE u.judged
         END,
         u.fifo AND u.store_id = ANY(v_freed)
-    FROM unnest(v_store, v_fifo, p_message, v_judged) WITH ORDINALITY AS u (store_id, fifo, message_id, judged, place);
+    FROM unnest(v_store, v_fifo, p_message, v_judged) WITH ORDINALITY AS u (store_id, fifo, message_id, judged, place)
+    ORDER BY u.place;
 END $$;
 COMMENT ON FUNCTION simple_mq.sqs_delete_v1 IS 'Removes messages of SQS, each by queue, id and receive.';

@@ -10,7 +10,7 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 AS $$
 DECLARE
-    v_now timestamptz := queen.clock();
+    v_now timestamptz;
     v_source simple_mq.sqs_queues;
 BEGIN
     IF EXISTS (SELECT 1 FROM simple_mq.sqs_moves AS v WHERE v.move_id = p_move) THEN
@@ -24,6 +24,8 @@ BEGIN
     ) THEN
         RETURN 'unknown';
     END IF;
+    -- Later messages of the source, also those that come back to it, have a later time.
+    v_now := simple_mq.sqs_lock_counts(ARRAY[v_source.store_id]);
     INSERT INTO simple_mq.sqs_moves (
         move_id, source_id, destination_id, per_s, status, started_at, stepped_at, to_move
     )
@@ -106,6 +108,9 @@ BEGIN
     IF EXISTS (
         SELECT 1 FROM simple_mq.messages AS m
         WHERE m.queue_id = v_source.store_id AND m.state = 't' AND m.visible_at <= v_now
+    ) OR EXISTS (
+        SELECT 1 FROM simple_mq.messages AS m
+        WHERE m.queue_id = v_source.store_id AND m.state = 'd' AND m.visible_at <= simple_mq.sqs_due_from(v_source, v_now)
     ) THEN
         PERFORM simple_mq.sqs_route_all(ARRAY[v_source.queue_id]);
         moved := 0;

@@ -32,6 +32,17 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION simple_mq.sqs_find_queue_v1 IS 'A queue of SQS by its name.';
 
+-- Returns:   the names of queues, of those that there are.
+CREATE OR REPLACE FUNCTION simple_mq.sqs_names_v1(p_queues uuid[]) RETURNS TABLE (queue_id uuid, queue_name text)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY SELECT q.queue_id, q.queue_name FROM simple_mq.sqs_queues AS q WHERE q.queue_id = ANY(p_queues);
+END $$;
+COMMENT ON FUNCTION simple_mq.sqs_names_v1 IS 'The names of queues of SQS.';
+
 -- Returns:   the names of queues, sorted, at most p_limit.
 -- Arguments: p_prefix: what they begin with; p_after: the name behind which to go on (empty: from the beginning).
 CREATE OR REPLACE FUNCTION simple_mq.sqs_list_queues_v1(p_prefix text, p_after text, p_limit int)

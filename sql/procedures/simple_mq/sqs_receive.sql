@@ -66,7 +66,7 @@ BEGIN
             v_taken := 0;
             FOR v_served IN
                 SELECT * FROM simple_mq.sqs_serve(
-                    v_queue, v_polls.limits, v_polls.visibility, v_polls.attempts, v_polls.in_flight_max, v_now,
+                    v_queue, v_polls.limits, v_polls.visibility, v_polls.attempts, v_polls.in_flight_max + v_routed.ended, v_now,
                     v_free AND v_routed.ended + v_routed.begun = 0)
             LOOP
                 IF v_served.place IS NULL THEN
