@@ -3,6 +3,7 @@
 import hashlib
 import json
 import time
+from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -315,8 +316,8 @@ def test_a_move_can_be_slow_and_is_cancelled(sqs: Any, make: Queues, dead_letter
     assert (found["Status"], found["DestinationArn"], found["MaxNumberOfMessagesPerSecond"]) == ("RUNNING", other, 1)
     assert sqs.cancel_message_move_task(TaskHandle=task["TaskHandle"])["ApproximateNumberOfMessagesMoved"] < 10
     assert sqs.list_message_move_tasks(SourceArn=source)["Results"][0]["Status"] == "CANCELLED"
-    again = {"TaskHandle": task["TaskHandle"]}
-    assert refused(sqs.cancel_message_move_task, **again) == ("ResourceNotFoundException", 404)
+    unknown = b64encode(json.dumps({"taskId": str(uuid4()), "sourceArn": source}).encode()).decode()
+    assert refused(sqs.cancel_message_move_task, TaskHandle=unknown) == ("ResourceNotFoundException", 404)
     assert refused(sqs.cancel_message_move_task, TaskHandle="x") == ("InvalidParameterValue", 400)
     assert refused(sqs.start_message_move_task, SourceArn=make.arn(url)) == ("InvalidParameterValue", 400)
     assert refused(sqs.start_message_move_task, SourceArn=f"{source}x") == ("ResourceNotFoundException", 404)

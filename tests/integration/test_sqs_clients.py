@@ -52,8 +52,7 @@ from kombu.utils.url import safequote
 app = Celery("tasks", broker=f"sqs://{safequote('%(key)s')}:{safequote('%(secret)s')}@")
 app.conf.update(
     broker_transport_options={
-        "region": "us-east-1", "wait_time_seconds": 1, "polling_interval": 0.1,
-        "predefined_queues": {"celery": {"url": "%(url)s"}},
+        "region": "us-east-1", "wait_time_seconds": 1, "polling_interval": 0.1, "queue_name_prefix": "%(prefix)s",
     },
     worker_enable_remote_control=False, task_ignore_result=True,
 )
@@ -65,14 +64,16 @@ def note(number):
 """
 
 
-def test_a_celery_worker(sqs: Any, make: Queues, tmp_path: Path) -> None:
+def test_a_celery_worker(server: Server, sqs: Any, make: Queues, tmp_path: Path) -> None:
     pytest.importorskip("celery")
-    url, notes = make(), tmp_path / "notes"
+    prefix, notes = f"{uuid4().hex[:8]}-", tmp_path / "notes"
     notes.touch()
-    (tmp_path / "tasks.py").write_text(_TASKS % {"key": KEY, "secret": SECRET, "url": url, "notes": notes})
-    environment = {**clean_environment(), "PYTHONPATH": str(tmp_path)}
+    (tmp_path / "tasks.py").write_text(_TASKS % {"key": KEY, "secret": SECRET, "prefix": prefix, "notes": notes})
+    environment = clean_environment(PYTHONPATH=str(tmp_path), AWS_ENDPOINT_URL_SQS=endpoint(server.port))
     send = "import tasks\nfor number in range(20): tasks.note.delay(number)"
     subprocess.run([sys.executable, "-c", send], cwd=tmp_path, env=environment, check=True)
+    # Celery has made it.
+    url = make(f"{prefix}celery", VisibilityTimeout="1800")
     assert figures(sqs, url) == (20, 0, 0)
     command = [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-P", "threads", "-c", "4", "--without-mingle"]
     with (tmp_path / "output").open("wb") as output:
