@@ -365,7 +365,8 @@ async def _simple_mq(tour: Tour) -> None:
 
 async def _sqs(tour: Tour) -> None:
     async def call(name: str, action: str, status: int = 200, body: Any = None, **parameters: Any) -> Any:
-        headers = {"X-Amz-Target": f"AmazonSQS.{action}", "Content-Type": "application/x-amz-json-1.0"}
+        # The name of the host is in the answer.
+        headers = {"X-Amz-Target": f"AmazonSQS.{action}", "Host": "localhost:6632"}
         return await tour.call(name, status, body=body, headers=headers, **parameters)
 
     created = await call("sqs", "CreateQueue", body={"QueueName": "orders", "Attributes": {"DelaySeconds": "0"}})
