@@ -27,7 +27,7 @@ def _entry(payload: bytes, transaction_id: str | None, fields: str | None) -> by
 
 
 def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
-    ids, payloads = messages.transaction_ids, [text.encode() for text in messages.payloads]
+    ids, payloads = messages.transaction_ids, messages.payloads
     places = range(len(payloads))
     if not any(ids) and not any(messages.fields):
         lengths = [plain_length(payload) for payload in payloads]

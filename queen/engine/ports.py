@@ -340,14 +340,18 @@ class OutboxPartition(Struct, frozen=True):
     queue_id: int
     queue: str | None
     partition: str
-    transaction_ids: Sequence[str | None]
-    fields: Sequence[str | None]
-    payloads: Sequence[str]
+    transaction_ids: list[str | None]
+    fields: list[str | None]
+    payloads: list[bytes]
     held: bool = False
 
 
 class OutboxRead(Struct, frozen=True):
-    """The next messages of the outbox, and what their move has to name (``sql/procedures/outbox/move_outbox.sql``)."""
+    """The next messages of the outbox, and what their move has to name (``sql/procedures/outbox/move_outbox.sql``).
+
+    Attributes:
+        rows: the number of rows, one per call of ``queen.push``.
+    """
 
     moves: int
     target: str

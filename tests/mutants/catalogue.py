@@ -915,7 +915,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _sql(
         "G-OUT-2", "the messages of a move are in no order of transactions",
-        (MOVE, "ORDER BY n.queue_id, n.partition, n.n)", "ORDER BY n.queue_id, n.partition, n.seq DESC)"),
+        (MOVE, "    ORDER BY n.number;", "    ORDER BY n.seq DESC;"),
         tests=OUTBOX,
     ),
     _sql(

@@ -36,7 +36,7 @@ async def test_messages_of_a_deleted_queue_are_not_appended_to_its_successor() -
 
     database: Any = Database()
     context = Context(database, database, MetadataCache(database, 100), ignore_notification, retry_timeout_s=1)
-    push = push_of([OutboxPartition(1, "q", "p", [None], [None], ["1"])])
+    push = push_of([OutboxPartition(1, "q", "p", [None], [None], [b"1"])])
     assert not await append(context, push, {"q": 1}, move)
     assert moves == []
     assert await append(context, push, {"q": 2}, move)
