@@ -116,7 +116,7 @@ class HeldOutbox:
                 self._context,
                 push_of([read.messages]),
                 {read.messages.queue or "": read.messages.queue_id},
-                lambda batch: self._database.move_held(read, batch, limit_s),
+                lambda batch, _: self._database.move_held(read, batch, limit_s),
             ):
                 return False
         except DatabaseUnavailableError:

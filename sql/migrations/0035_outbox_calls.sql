@@ -27,3 +27,10 @@ COMMENT ON COLUMN queen.outbox_position.messages IS 'How many messages have left
 -- They have other arguments or columns now.
 DROP FUNCTION IF EXISTS queen.read_outbox_v1(int, bigint);
 DROP FUNCTION IF EXISTS queen.check_outbox_rows(text[], text[], text[], jsonb[]);
+DROP FUNCTION IF EXISTS queen.append_accepted(
+    uuid, timestamptz, bigint[], int[], bytea[], bytea[], bytea[], bigint[], int[], uuid[], bigint
+);
+DROP FUNCTION IF EXISTS queen.move_outbox_v1(
+    bigint, text, bool, text, bigint, int, bigint[], text[], text, uuid,
+    bigint[], int[], bytea[], bytea[], bytea[], bigint[], int[], uuid[], bigint
+);

@@ -1,5 +1,6 @@
 """Pushing with SQL: messages exist if and only if the caller's transaction commits, once, in the order of commits."""
 
+import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
@@ -99,6 +100,29 @@ async def test_a_transaction_id_is_stored_once(api: Api, database: "asyncpg.Conn
         await api.ack(pop.messages)
     assert [message["data"] for message in messages] == [1, 3, 5]
     assert [message["transactionId"] for message in messages][:2] == ["order-1", "order-2"]
+
+
+@checks("G-OUT-1", level=Level.LIVE)
+async def test_a_waiting_long_poll_gets_what_is_moved(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    """It is leased to it, or done, in the transaction of the move."""
+    await api.configure(queue)
+    await push(database, queue, 0, 1)
+    assert await popped(api, queue, 2) == [0, 1]
+    assert len((await api.pop(queue, consumerGroup="g", batch=10, autoAck=True, subscriptionMode="all")).messages) == 2
+    for number in range(2, 8):
+        polls = [
+            asyncio.create_task(api.pop(queue, wait=True, timeout=30_000, autoAck=number % 2 == 1)),
+            asyncio.create_task(api.pop(queue, consumerGroup="g", batch=10, wait=True, timeout=30_000)),
+        ]
+        await push(database, queue, number)
+        for poll in polls:
+            messages = (await poll).messages
+            assert [message["data"] for message in messages] == [number]
+            if poll is polls[1] or number % 2 == 0:
+                await api.ack(messages)
+    assert (await api.pop(queue)).messages == []
 
 
 async def test_a_message_goes_to_the_default_partition_and_keeps_its_value(
@@ -217,7 +241,7 @@ async def test_a_producer_may_push_and_nothing_else(
             await database.execute(f"REVOKE USAGE ON SCHEMA queen FROM {role}; GRANT queen_producer TO {role}")
             await push(producer, queue, 1)
             for forbidden in (
-                "INSERT INTO queen.outbox (queue_id, partition, payload) VALUES (1, 'p', '1')",
+                "INSERT INTO queen.outbox (queue_id, partitions, payloads, n) VALUES (1, '{p}', '1', 1)",
                 "SELECT * FROM queen.read_outbox_v1(1, 1)", "SELECT queen.restart_outbox_v1()",
             ):  # fmt: skip
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -261,7 +285,7 @@ async def move(connection: "asyncpg.Connection[Any]", messages: int) -> list[int
     first, last = rows[0], rows[-1]
     result = await connection.fetchrow(
         "SELECT * FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, '{}', '{}', NULL, gen_random_uuid(),"
-        " '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0)",
+        " '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0, NULL, NULL, NULL, NULL, NULL)",
         first["moves"], first["target"], last["done"], last["xid"], last["seq"], len(rows),
     )  # fmt: skip
     assert result is not None

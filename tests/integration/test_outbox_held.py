@@ -168,6 +168,7 @@ async def test_held_back_messages_of_a_deleted_queue_are_dropped(
 
 # ------------------------------------------------------------------ the procedures alone
 
+_NO_WAITERS = "NULL, NULL, NULL, NULL, NULL"
 _NOTHING = "gen_random_uuid(), '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0"
 
 
@@ -181,7 +182,7 @@ async def move(connection: "asyncpg.Connection[Any]", messages: int, hold: list[
         first["moves"], first["target"], last["done"], last["xid"], last["seq"], len(rows),
         [first["queue_id"]] * len(hold), hold, "a test",
     )  # fmt: skip
-    sql = f"SELECT moved FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, {_NOTHING})"
+    sql = f"SELECT moved FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, {_NOTHING}, {_NO_WAITERS})"
     assert await connection.fetchval(sql, *arguments)
     assert not await connection.fetchval(sql, *arguments)
     return [

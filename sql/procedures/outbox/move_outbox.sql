@@ -59,9 +59,10 @@ COMMENT ON FUNCTION queen.read_outbox_v1 IS 'The next messages of the outbox, in
 --            partitions that are held back go to outbox_held.
 -- Arguments: p_moves, p_target, p_done, p_xid, p_seq   what read_outbox_v1 has returned, and p_rows, how many rows
 --            p_hold_queue, p_hold_partition, p_reason   partitions that are held back from now on, and why
---            the others   those of push_messages_v1, without messages of deleted queues and of held back partitions
+--            the others   those of push_to_waiters_v1, without messages of deleted queues and of held back partitions; no
+--                         waiting pops: p_wait_grp is null
 -- Returns:   one row: whether they were moved; the partitions that are unknown (null: none), and whether the push options
---            have changed. If they were not moved nothing was changed: the messages must be laid out again, or, if both
+--            have changed; what the waiting pops get, as append_accepted says. If they were not moved nothing was changed: the messages must be laid out again, or, if both
 --            say nothing, be read again, because another worker has moved messages, or does.
 -- Locks:     outbox_position; then those of push_messages_v1, for which it waits a quarter of a second.
 -- Writes:    outbox, outbox_position, outbox_held, outbox_held_partitions, queue_sizes, and what push_messages_v1 writes.
@@ -70,7 +71,8 @@ CREATE OR REPLACE FUNCTION queen.move_outbox_v1(
     p_hold_queue bigint[], p_hold_partition text[], p_reason text, p_flush uuid,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
     p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint,
-    OUT moved bool, OUT unknown bigint[], OUT stale bool
+    p_wait_grp bigint[], p_wait_lease uuid[], p_wait_batch int[], p_wait_parts int[], p_wait_seconds int[],
+    OUT moved bool, OUT unknown bigint[], OUT stale bool, OUT given text
 )
 LANGUAGE plpgsql
 SET lock_timeout = '250ms'
@@ -94,9 +96,10 @@ BEGIN
         RETURN;
     END IF;
     IF p_part <> '{}' THEN
-        SELECT a.unknown, a.stale INTO unknown, stale
+        SELECT a.unknown, a.stale, a.given INTO unknown, stale, given
         FROM queen.append_accepted(
-            p_flush, NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version) AS a;
+            p_flush, NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version,
+            p_wait_grp, p_wait_lease, p_wait_batch, p_wait_parts, p_wait_seconds) AS a;
         IF stale OR unknown IS NOT NULL THEN
             RETURN;
         END IF;
