@@ -15,6 +15,7 @@ RETURNS TABLE (
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -78,6 +79,7 @@ LANGUAGE plpgsql
 SET lock_timeout = '250ms'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_at queen.outbox_position;
