@@ -15,8 +15,10 @@ CREATE OR REPLACE FUNCTION queen.append_accepted(
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
+    v_again CONSTANT bool := p_sent_at IS NOT NULL;
     v_queues bigint[];
     v_n bigint[];
 BEGIN
@@ -34,7 +36,7 @@ BEGIN
     IF p_wait_grp IS NULL THEN
         SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL), count(*) = 0 INTO unknown, stale
         FROM queen.push_messages_v1(
-            p_flush, p_sent_at IS NOT NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
+            p_flush, v_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
             p_version, NULL) AS r;
     ELSE
         SELECT array_agg(r.part_id) FILTER (WHERE r.first_off IS NULL), count(*) = 0,
@@ -44,7 +46,7 @@ BEGIN
         FROM (
             SELECT w.*, max(w.created_at) OVER (PARTITION BY w.part_id) AS at
             FROM queen.push_to_waiters_v1(
-                p_flush, p_sent_at IS NOT NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
+                p_flush, v_again, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash,
                 p_version, NULL, p_wait_grp, p_wait_lease, p_wait_batch, p_wait_parts, p_wait_seconds) AS w
         ) AS r;
     END IF;
