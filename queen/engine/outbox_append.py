@@ -7,7 +7,7 @@ from queen.core.errors import ConflictError, OutcomeUnknownError, QueenError
 from queen.engine.context import Context
 from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, messages_by_queue, seal
 from queen.engine.offer import LongPolls, Offer
-from queen.engine.ports import Moved, OutboxPartition, WaitingColumns
+from queen.engine.ports import Moved, OutboxPartition, PartitionName, WaitingColumns
 from queen.log.append import AppendBatch
 from queen.log.requests import PartitionBatch, Push
 from queen.log.segment import encode_entry, encode_plain, plain_length
@@ -79,19 +79,26 @@ async def _append(
     names = await context.cache.names(batch.part)
     if any(queues[name.queue] != name.queue_id for name in names.values()):
         return False
-    try:
-        moved = await move(batch, offer.columns(context.cache) if offer is not None else None)
-    except OutcomeUnknownError:
-        if offer is not None:
-            context.orphans.add(offer.lose())
-        raise
-    if offer is not None and moved.given:
-        offer.serve(moved.given, batch, moved.appended, names)
+    moved = await (_serve(context, batch, names, move, offer) if offer is not None else move(batch, None))
     if moved.stale:
         context.cache.forget_push_options()
     if moved.unknown:
         context.cache.forget_partitions(moved.unknown)
     return None if moved.stale or moved.unknown else moved.moved
+
+
+async def _serve(
+    context: Context, batch: AppendBatch, names: Mapping[int, PartitionName], move: Move, offer: Offer
+) -> Moved:
+    """Makes the call, which also serves the long polls that are offered to it."""
+    try:
+        moved = await move(batch, offer.columns(context.cache))
+    except OutcomeUnknownError:
+        context.orphans.add(offer.lose())
+        raise
+    if moved.given:
+        offer.serve(moved.given, batch, moved.appended, names)
+    return moved
 
 
 def reason_of(problem: Exception) -> str:
