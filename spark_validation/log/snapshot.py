@@ -102,7 +102,6 @@ _UNRECORDED_BEFORE = """
 SELECT coalesce(sum(s.last_value), 0)::bigint FROM pg_sequences AS s
 WHERE s.schemaname = 'queen' AND s.sequencename IN ('outbox_seq_seq', 'timers_seq_seq')
 """
-_HAS_OUTBOX = "SELECT to_regclass('queen.outbox_held') IS NOT NULL"
 _WAITING = """
 SELECT q.name AS queue, o.partition
 FROM (
@@ -111,6 +110,7 @@ FROM (
 ) AS o
 JOIN queen.queues AS q ON q.id = o.queue_id
 """
+_WAITING_BEFORE = _WAITING.replace("unnest(partitions) AS partition", "partition")
 _CLOSE_S = 5
 _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
 
@@ -182,6 +182,10 @@ class Snapshot:
     def messages(self) -> int:
         """The number of messages of the log."""
         return int(self.fetch("SELECT coalesce(sum(n), 0)::bigint FROM queen.segments")[0][0])
+
+    def installation(self) -> str | None:
+        """The id of the installation."""
+        return next((row[0] for row in self.fetch(_INSTALLATION)), None)
 
     def _rows(self, kind: type[Row], query: str) -> list[Row]:
         return [kind(**row) for row in self.fetch(query)]
@@ -263,11 +267,15 @@ class Snapshot:
             deleted=self._rows(Deleted, _DELETED),
             retired=[Group(**row) for row in self._runner.run(self._tried(_RETIRED))],
             clock_stepped=bool(self._runner.run(self._tried(_STEPPED))),
-            installation=next((row[0] for row in self.fetch(_INSTALLATION)), None),
+            installation=self.installation(),
             unrecorded=(self._runner.run(self._tried(_UNRECORDED)) or self.fetch(_UNRECORDED_BEFORE))[0][0],
-            # A release without an outbox has no tables for it.
-            waiting=self._rows(Waiting, _WAITING) if self.fetch(_HAS_OUTBOX)[0][0] else [],
+            waiting=self._waiting(),
         )
+
+    def _waiting(self) -> list[Waiting]:
+        """Nothing for a release without an outbox."""
+        rows = self._runner.run(self._tried(_WAITING)) or self._runner.run(self._tried(_WAITING_BEFORE))
+        return [Waiting(**row) for row in rows]
 
     def id_sums(self) -> list[IdSum]:
         """By partition: its transaction ids."""
