@@ -70,8 +70,17 @@ class Allowed(Struct, frozen=True):
 
 
 def tidied(given: Mapping[str, str]) -> dict[str, str]:
-    """Attributes as they are stored: AWS takes ``True`` for ``true``."""
-    return {name: value.lower() if name in _BOOLEANS else value for name, value in given.items()}
+    """Attributes as they are stored: AWS takes ``True`` for ``true``, and shows the number of receives as a number."""
+    return {name.strip(): _tidied(name.strip(), value) for name, value in given.items()}
+
+
+def _tidied(name: str, value: str) -> str:
+    if name in _BOOLEANS:
+        return value.lower()
+    if name == "RedrivePolicy" and value:
+        policy = {**_object(name, value), "maxReceiveCount": redrive_of(value).receives_max}
+        return msgspec.json.encode(policy).decode()
+    return value
 
 
 def check_settable(given: Mapping[str, str], *, fifo: bool) -> None:
@@ -246,10 +255,10 @@ def number_of(attributes: Mapping[str, str], name: str) -> int:
     return _NUMBERS[name][2] if value is None else int(value)
 
 
-def check_tags(tags: Mapping[str, str]) -> None:
+def check_tags(name: str, tags: Mapping[str, str]) -> None:
     """Checks the tags of a queue."""
     if len(tags) > _TAGS_MAX:
-        raise invalid_value(f"Too many tags: a queue can have at most {_TAGS_MAX}.")
+        raise invalid_value(f"Too many tags added for queue {name}.")
     for key, value in tags.items():
         if not 1 <= len(key) <= _KEY_CHARS_MAX or NOT_XML.search(key) or key.lower().startswith("aws:"):
             raise invalid_value(f"Tag keys must have 1 to {_KEY_CHARS_MAX} characters and must not begin with aws:.")

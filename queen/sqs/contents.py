@@ -166,11 +166,12 @@ def _empty(name: str, kind: str) -> SqsError:
     return invalid_value(f"Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'.")
 
 
-def size_of(body: str, attributes: Mapping[str, Value]) -> int:
+def size_of(given: Any) -> int:  # noqa: ANN401 - a struct made from the model
     """The size of a message: its body and the names, types and values of its attributes."""
-    size = len(body.encode())
-    for name, value in attributes.items():
-        size += len(name.encode()) + len(value.kind.encode()) + len(value.content)
+    size = len((given.MessageBody or "").encode())
+    for name, value in (given.MessageAttributes or {}).items():
+        parts = (name, value.DataType or "", value.StringValue or "")
+        size += sum([len(part.encode()) for part in parts]) + len(value.BinaryValue or b"")
     return size
 
 

@@ -84,6 +84,12 @@ async def send_message_batch(call: Call) -> Result:
     """Stores up to ten messages, each on its own."""
     entries = call.given.Entries
     check_entries(entries, "SendMessageBatchRequestEntry")
+    size = sum(contents.size_of(entry) for entry in entries)
+    if size > MESSAGE_BYTES_MAX:
+        raise SqsError(
+            "BatchRequestTooLong",
+            f"Batch requests cannot be longer than {MESSAGE_BYTES_MAX} bytes. You have sent {size} bytes.",
+        )
 
     async def work(queue: SqsQueue) -> Result | None:
         if queue.fifo:
@@ -95,12 +101,6 @@ async def send_message_batch(call: Call) -> Result:
                 prepared[entry.Id] = _prepare(call, queue, entry)
             except SqsError as problem:
                 failed[entry.Id] = problem
-        sizes = sum(each.size for each in prepared.values())
-        if sizes > MESSAGE_BYTES_MAX:
-            raise SqsError(
-                "BatchRequestTooLong",
-                f"Batch requests cannot be longer than {MESSAGE_BYTES_MAX} bytes. You have sent {sizes} bytes.",
-            )
         sent = await _send(call, queue, list(prepared.values())) if prepared else []
         if sent is None:
             return None
@@ -136,7 +136,7 @@ def _prepare(call: Call, queue: SqsQueue, given: Any) -> Prepared:  # noqa: ANN4
     contents.check_body(body)
     attributes = contents.attributes_of(given.MessageAttributes)
     trace = contents.trace_of(given.MessageSystemAttributes)
-    size = contents.size_of(body, attributes)
+    size = contents.size_of(given)
     size_max = number_of(queue.attributes, "MaximumMessageSize")
     if size > size_max:
         found = "are invalid" if given is call.given else "cannot be validated"

@@ -46,7 +46,7 @@ class Action(Struct, frozen=True):
     def check_required(self, request: Struct) -> None:
         """Raises an error for the first required parameter that is missing."""
         for name in self.required:
-            if getattr(request, name) in (None, ""):
+            if getattr(request, name) is None:
                 raise missing(name)
 
 

@@ -17,6 +17,13 @@ Result = dict[str, Any]
 
 _PAGE_MAX = 1000
 _PERMISSIONS_MAX, _ACTIONS_MAX = 20, 7
+#: What a permission can be for.
+_GRANTED = frozenset(
+    {
+        "*", "ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "GetQueueUrl",
+        "ListDeadLetterSourceQueues", "PurgeQueue", "ReceiveMessage", "SendMessage",
+    }
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- life
@@ -28,7 +35,7 @@ async def create_queue(call: Call) -> Result:
     fifo = given.get(rules.FIFO_QUEUE) == "true"
     check_name(name, fifo=fifo)
     rules.check_settable(given, fifo=fifo)
-    rules.check_tags(tags)
+    rules.check_tags(name, tags)
     await _check_redrive(call, name, given, fifo=fifo)
     wanted = {key: value for key, value in given.items() if value}
     queue, created = await call.run(lambda context: storage.create_queue(context, name, wanted, tags, fifo=fifo))
@@ -178,7 +185,9 @@ async def _set(call: Call, queue: SqsQueue, given: Mapping[str, str]) -> None:
 async def tag_queue(call: Call) -> None:
     """Adds tags to a queue, or changes them."""
     queue, tags = await call.present_queue(), call.given.Tags
-    rules.check_tags({**queue.tags, **tags})
+    if not tags:
+        raise missing("Tags")
+    rules.check_tags(queue.name, {**queue.tags, **tags})
     if not await call.run(lambda context: storage.tag_queue(context, queue.queue_id, tags)):
         raise unknown_queue()
 
@@ -186,6 +195,8 @@ async def tag_queue(call: Call) -> None:
 async def untag_queue(call: Call) -> None:
     """Removes tags of a queue."""
     queue, keys = await call.present_queue(), call.given.TagKeys
+    if not keys:
+        raise missing("TagKeys")
     if not await call.run(lambda context: storage.tag_queue(context, queue.queue_id, {}, keys)):
         raise unknown_queue()
 
@@ -203,11 +214,7 @@ async def add_permission(call: Call) -> None:
     """Adds a statement to the policy of a queue, which is stored and shown and has no effect."""
     queue, label = await call.present_queue(), call.given.Label
     accounts, allowed = call.given.AWSAccountIds, call.given.Actions
-    for name, values in (("AWSAccountIds", accounts), ("Actions", allowed)):
-        if not values:
-            raise missing(name)
-    if len(allowed) > _ACTIONS_MAX:
-        raise SqsError("OverLimit", f"{len(allowed)} Actions were found, maximum allowed is {_ACTIONS_MAX}.")
+    _check_grant(accounts, allowed)
     arn, policy = call.place.arn_of(queue.name), _policy(queue)
     statements = policy.setdefault("Statement", [])
     if any(each.get("Sid") == label for each in statements):
@@ -223,6 +230,19 @@ async def add_permission(call: Call) -> None:
     }
     new = {"Version": "2008-10-17", "Id": f"{arn}/SQSDefaultPolicy", **policy, "Statement": [*statements, statement]}
     await _set(call, queue, {"Policy": msgspec.json.encode(new).decode()})
+
+
+def _check_grant(accounts: Sequence[str], allowed: Sequence[str]) -> None:
+    if not allowed:
+        raise missing("Actions")
+    if not accounts:
+        raise invalid_parameter("PrincipalId", "[]", "Unable to verify.")
+    if len(allowed) > _ACTIONS_MAX:
+        raise SqsError("OverLimit", f"{len(allowed)} Actions were found, maximum allowed is {_ACTIONS_MAX}.")
+    for action in allowed:
+        if action not in _GRANTED:
+            reason = "Only the queue owner is allowed to invoke this action."
+            raise invalid_parameter("ActionName", f"SQS:{action}", reason)
 
 
 async def remove_permission(call: Call) -> None:

@@ -335,7 +335,8 @@ def test_redrive_policies_are_checked(sqs: Any, make: Queues) -> None:
     for value in (policy, ""):
         sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": value})
         found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
-        assert found.get("Attributes", {}).get("RedrivePolicy", "") == value
+        shown = found.get("Attributes", {}).get("RedrivePolicy", "")
+        assert json.loads(shown or "{}") == ({**json.loads(value), "maxReceiveCount": 3} if value else {})
 
 
 # ---------------------------------------------------------------- queues
@@ -404,9 +405,13 @@ def test_tags_and_permissions(sqs: Any, make: Queues) -> None:
     sqs.untag_queue(QueueUrl=url, TagKeys=["a", "x"])
     assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"b": "", "c": "ü"}
     assert refused(sqs.tag_queue, QueueUrl=url, Tags={"x" * 129: ""}) == ("InvalidParameterValue", 400)
+    assert refused(sqs.tag_queue, QueueUrl=url, Tags={}) == ("MissingParameter", 400)
     grant = {"QueueUrl": url, "Label": "l", "AWSAccountIds": ["123456789012"], "Actions": ["SendMessage"]}
     sqs.add_permission(**grant)
     assert refused(sqs.add_permission, **grant) == ("InvalidParameterValue", 400)
+    more = {**grant, "Label": "m", "Actions": ["RemovePermission"]}
+    assert refused(sqs.add_permission, **more) == ("InvalidParameterValue", 400)
+    assert refused(sqs.add_permission, **{**more, "Actions": ["SendMessage"] * 8}) == ("OverLimit", 403)
     policy = json.loads(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["Policy"])["Attributes"]["Policy"])
     assert [each["Sid"] for each in policy["Statement"]] == ["l"]
     sqs.remove_permission(QueueUrl=url, Label="l")
