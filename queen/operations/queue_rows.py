@@ -57,11 +57,20 @@ async def find_queue(
 ) -> tuple[QueueRow, list[PartitionRow]]:
     """The rows of a queue and of a page of its partitions; raises NotFoundError."""
     await answers.refresh(context)
-    catalogue = context.administration.catalogue
-    rows = await catalogue.queues(QueueFilter(names=[queue]), Page(QueueOrder.NEWEST, 1))
+    rows = await _queue_rows(context, queue)
     if not rows:
         raise NotFoundError(QUEUE_NOT_FOUND)
-    return rows[0], await catalogue.partitions(wanted, page)
+    return rows[0], await context.administration.catalogue.partitions(wanted, page)
+
+
+async def check_queue(context: Context, queue: str) -> None:
+    """Returns if there is a queue of this name; raises NotFoundError."""
+    if not await _queue_rows(context, queue):
+        raise NotFoundError(f"{QUEUE_NOT_FOUND}: {queue}")
+
+
+async def _queue_rows(context: Context, queue: str) -> list[QueueRow]:
+    return await context.administration.catalogue.queues(QueueFilter(names=[queue]), Page(QueueOrder.NEWEST, 1))
 
 
 def matching(queue: QueueRow, rows: Sequence[PartitionRow], wanted: PartitionFilter) -> int:

@@ -193,6 +193,7 @@ async def _bury(tour: Tour) -> None:
     await call("listDeadLetterErrors", queue="letters")
     await call("replayDeadLetters", body={"queue": "letters", "error": "cannot be read", "limit": 1})
     await call("replayDeadLetters", 400, body={"queue": "letters", "limit": 0})
+    await call("replayDeadLetters", 404, body={"queue": "unknown"})
     await call("purgeDeadLetters", queue="letters")
     await call("purgeDeadLetters", 400)
     await call("deleteQueue", queue="letters")
@@ -273,6 +274,7 @@ async def _administer_groups(tour: Tour) -> None:
     place = {"consumerGroup": group, "queue": "orders"}
     await call("previewSeek", **place, toBeginning="true")
     await call("previewSeek", 400, **place)
+    await call("previewSeek", 404, **{**place, "queue": "unknown"}, toEnd="true")
     await call("seekConsumerGroup", **place, body={"timestamp": "2026-01-01T00:00:00Z"})
     await call("seekConsumerGroup", 400, **place, body={})
     await call("seekPartition", **place, partition="alice", body={"toBeginning": True})

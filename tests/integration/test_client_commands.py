@@ -179,6 +179,40 @@ def test_groups_are_listed_shown_and_deleted(queen: Client, queue: str) -> None:
     assert "there is no queue" in queen.refusal(1, "groups", "list", f"{queue}-not")
 
 
+def test_lists_are_sorted_searched_and_cut_by_the_server(queen: Client, queue: str) -> None:
+    for partition, number in (("alice", 1), ("bob", 3), ("carol", 2), ("done", 1)):
+        queen.text("push", queue, "--file", "-", "-p", partition, given="1\n" * number)
+        queen.text("pop", queue, "-g", f"{queue}-slow", "-p", partition, "-n", "9")
+    queen.text("push", f"{queue}-other", "--file", "-", given="1\n" * 9)
+    for name in (queue, f"{queue}-other"):
+        queen.text("pop", name, "-g", f"{queue}-fast", "--auto-ack")
+    queen.text("seek", queue, f"{queue}-slow", "--to-end", "-p", "done", "-y")
+
+    def shown(*options: str) -> list[str]:
+        answer = queen.json("groups", "show", f"{queue}-slow", *options)
+        return [each["partition"] for each in answer.get(queue, {"partitions": []})["partitions"]]
+
+    assert shown() == ["alice", "bob", "carol", "done"]
+    assert shown("--sort", "lag") == ["bob", "carol", "alice", "done"]
+    assert shown("--sort", "age", "--limit", "1") == ["alice"]
+    assert shown("--behind", "--search", "O") == ["bob", "carol"]
+    cut = queen.call("groups", "show", f"{queue}-slow", "-q", queue, "--sort", "lag", "-n", "2")
+    assert [line.split()[1] for line in cut.stdout.splitlines()] == ["partition", "bob", "carol"]
+    assert cut.stderr == "the first 2 partitions of 4\n"
+    assert queen.call("groups", "show", f"{queue}-slow", "--search", "nobody").stderr == "no partitions\n"
+    assert "there is no consumer group" in queen.refusal(1, "groups", "show", f"{queue}-none", "--behind")
+
+    groups = ("groups", "list", "--search", f"{queue}-")
+    assert [each["queueName"] for each in queen.json(*groups, "--sort", "lag", "-n", "1")] == [f"{queue}-other"]
+    assert [each["name"] for each in queen.json("groups", "list", queue, "--search", "slow", "--behind")] == [
+        f"{queue}-slow"
+    ]
+    queues = ("queues", "list", "--search", queue)
+    assert [each["name"] for each in queen.json(*queues, "--sort", "total")] == [f"{queue}-other", queue]
+    assert [each["name"] for each in queen.json(*queues, "--sort", "name", "-n", "1")] == [queue]
+    assert "'newest', 'name'" in queen.refusal(2, *queues, "--sort", "size")
+
+
 def test_timers_are_listed_fired_and_cancelled(queen: Client, queue: str) -> None:
     name = f"{queue}/a b"
     items = [{"queue": name, "payload": n, "delaySeconds": 3600, "transactionId": f"t{n}"} for n in (1, 2)]

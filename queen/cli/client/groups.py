@@ -11,7 +11,19 @@ from queen.cli.client import pausing, showing
 from queen.cli.client.asking import confirm
 from queen.cli.client.connection import Server, at
 from queen.cli.client.names import there, unknown_group
-from queen.cli.client.options import AnyQueue, Group, OfQueue, OnQueue, Yes
+from queen.cli.client.options import (
+    AnyQueue,
+    Behind,
+    Group,
+    GroupSort,
+    Most,
+    OfQueue,
+    OnQueue,
+    Search,
+    SortGroups,
+    Yes,
+)
+from queen.cli.client.pages import every
 from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean, counted, duration
 from queen.cli.output import Json, err
@@ -19,7 +31,6 @@ from queen.cli.output import Json, err
 _ROUTE = "/api/v1/consumer-groups"
 _ON_QUEUE = _ROUTE + "/{}/queues/{}"
 _CURSORS = 1000
-_PAGE = 1000
 
 groups = typer.Typer(name="groups", help="Consumer groups: list, show, pause, resume, delete.", no_args_is_help=True)
 
@@ -49,9 +60,10 @@ class Cursor(Struct, rename="camel"):
 
 
 class Cursors(Struct):
-    """The cursors of a group on a queue."""
+    """The cursors of a group on a queue, of ``total`` that match (``None``: not known yet)."""
 
     partitions: list[Cursor]
+    total: int | None
 
 
 class Deleted(Struct, rename="camel"):
@@ -66,16 +78,12 @@ def _groups() -> None:
     """Consumer groups: list, show, pause, resume, delete."""
 
 
-def on_queues(server: Server, queues: Sequence[str]) -> Iterator[tuple[Raw, GroupOfQueue]]:
+def on_queues(
+    server: Server, queues: Sequence[str], limit: int | None = None, **chosen: str | bool | None
+) -> Iterator[tuple[Raw, GroupOfQueue]]:
     """The groups of some queues, or of all: the raw answer, and the fields that are shown."""
-    offset = 0
-    while True:
-        page = server.get(list[Raw], _ROUTE, {"queue": queues, "limit": _PAGE, "offset": offset})
-        for raw in page:
-            yield raw, msgspec.json.decode(raw, type=GroupOfQueue)
-        if len(page) < _PAGE:
-            return
-        offset += _PAGE
+    for raw in every(lambda page: server.get(list[Raw], _ROUTE, {"queue": queues, **chosen, **page}), limit):
+        yield raw, msgspec.json.decode(raw, type=GroupOfQueue)
 
 
 @groups.command("list")
@@ -83,6 +91,10 @@ def on_queues(server: Server, queues: Sequence[str]) -> Iterator[tuple[Raw, Grou
 def list_(
     server: Server,
     queue: AnyQueue = None,
+    sort: SortGroups = GroupSort.name,
+    search: Search = None,
+    behind: Behind = False,
+    limit: Most = None,
     json: Json = False,
 ) -> None:
     """List consumer groups with their lag. __QUEUE_MODE__ is the group of pops that name none.
@@ -91,7 +103,8 @@ def list_(
     """
     if queue is not None:
         there(server, queue)
-    found = list(on_queues(server, [] if queue is None else [queue]))
+    queues = [] if queue is None else [queue]
+    found = list(on_queues(server, queues, limit, order=sort, search=search, behind=behind))
     if json:
         showing.document([raw for raw, _ in found])
         return
@@ -125,23 +138,35 @@ def list_(
 
 @groups.command("show")
 @on_server
-def show(server: Server, group: Group, queue: OnQueue = None, json: Json = False) -> None:
+def show(
+    server: Server,
+    group: Group,
+    queue: OnQueue = None,
+    sort: SortGroups = GroupSort.name,
+    search: Search = None,
+    behind: Behind = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum to show.", min=1, max=10_000)] = _CURSORS,
+    json: Json = False,
+) -> None:
     """Show the cursors of a group, per partition.
 
     --json prints an object with one entry per queue.
     """
-    answer = server.get(dict[str, Raw], at(_ROUTE + "/{}", group), {"limit": _CURSORS})
-    found = {name: raw for name, raw in answer.items() if queue is None or name == queue}
+    query = {"queue": queue, "order": sort, "search": search, "behind": behind, "limit": limit}
+    found = server.get(dict[str, Raw], at(_ROUTE + "/{}", group), query)
     if not found:
-        raise unknown_group(server, group, queue)
+        _there(server, group, queue)
     if json:
         showing.document(found)
         return
     made = showing.Listing(
         "queue", "partition", "acked", "lag", "oldest", "leased", "acked up to", right=("acked", "lag", "oldest")
     )
+    total: int | None = 0
     for name, raw in found.items():
-        for each in msgspec.json.decode(raw, type=Cursors).partitions:
+        answer = msgspec.json.decode(raw, type=Cursors)
+        total = None if total is None or answer.total is None else total + answer.total
+        for each in answer.partitions:
             made.add(
                 name,
                 each.partition,
@@ -151,9 +176,20 @@ def show(server: Server, group: Group, queue: OnQueue = None, json: Json = False
                 "yes" if each.lease_active else "",
                 showing.local(each.last_consumed_at),
             )
+    if not found:
+        err.print("no partitions", style="dim")
+        return
     made.show()
-    if len(made) == _CURSORS:
-        err.print(f"the first {_CURSORS} partitions", style="dim")
+    if len(made) == limit and total != limit:
+        of = f" of {total}" if total is not None and queue is not None else ""
+        err.print(f"the first {limit} partitions{of}", style="dim")
+
+
+def _there(server: Server, group: str, queue: str | None) -> None:
+    """Returns if the group exists, so that nothing found is not mistaken for nothing there."""
+    queues = [] if queue is None else [queue]
+    if not any(each.name == group for _, each in on_queues(server, queues, search=group)):
+        raise unknown_group(server, group, queue)
 
 
 @groups.command("pause")

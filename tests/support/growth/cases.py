@@ -137,6 +137,14 @@ async def seek_since(w: World, s: Stock) -> None:
     await seek(w, Seek(GROUP, s.queue, since=s.times[0]))
 
 
+async def preview_of_seek(w: World, s: Stock) -> None:
+    assert (await w.groups.preview(Seek(GROUP, s.queue))).partitions == len(s.parts)
+
+
+async def preview_of_one(w: World, s: Stock) -> None:
+    assert (await w.groups.preview(Seek(GROUP, s.queue, "000000"))).partitions == 1
+
+
 async def seek_one(w: World, s: Stock) -> None:
     await seek(w, Seek(GROUP, s.queue, partition="000000", to_end=True))
 
@@ -331,6 +339,8 @@ EMPTY = Shape("empty partitions", empty_partitions, 400, (
     given("transaction that makes as many", execute_on_new),
     given("first pop of a group", first_pop),
     given("seek to the end", seek_end),
+    given("what a seek would do", preview_of_seek),
+    stored("what a seek of one would do", preview_of_one),
     given("change of the delay", change_delay),
     given("a maximum size", set_maximum),
     given("delete the group", delete_group),
@@ -1073,12 +1083,25 @@ async def summary(w: World, s: Stock) -> None:
     await w.letters.summarize(s.queue)
 
 
+async def errors_of_letters(w: World, s: Stock) -> None:
+    """Of at most the newest 10,000."""
+    [row] = await w.letters.errors(letters(s), 24, 50)
+    assert row.number == s.n
+
+
+async def letters_to_replay(w: World, s: Stock) -> None:
+    numbers, _ = await w.letters.match(letters(s), None, 10)
+    assert len(numbers) == 10
+
+
 LETTERS = Shape("dead letters", dead_letters, 600, (
     given("count", count_letters),
     given("delete all", purge_letters),
     given("summary", summary),
+    given("by error", errors_of_letters),
     given("refresh of the statistics", refresh),
     stored("a page", page_of_letters),
+    stored("a page to replay", letters_to_replay),
     stored("a page of a partition", letters_of_partition),
     stored("a page of a group", letters_of_group),
     stored("find the newest of a message", newest_letter),
