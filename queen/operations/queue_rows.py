@@ -69,6 +69,13 @@ async def check_queue(context: Context, queue: str) -> None:
         raise NotFoundError(f"{QUEUE_NOT_FOUND}: {queue}")
 
 
+async def check_group_of(context: Context, queue: str, group: str) -> None:
+    """Returns if there is a queue and it has a group of this name; raises NotFoundError."""
+    await check_queue(context, queue)
+    if queue not in await context.administration.consumer_groups.queues_of(group):
+        raise NotFoundError(f"Consumer group not found on this queue: {group}")
+
+
 async def _queue_rows(context: Context, queue: str) -> list[QueueRow]:
     return await context.administration.catalogue.queues(QueueFilter(names=[queue]), Page(QueueOrder.NEWEST, 1))
 

@@ -18,7 +18,7 @@ from queen.http.operation import Answer, Parameter, operation
 from queen.http.parsing import check_name, decode, parse_time
 from queen.http.request import QueenRequest, read_body
 from queen.operations.consumer_groups import check_group
-from queen.operations.queue_rows import check_queue
+from queen.operations.queue_rows import check_group_of
 from queen.operations.server import Server
 
 _BODY_BYTES_MAX = 64 * 1024
@@ -132,9 +132,7 @@ async def preview_seek(
 
 async def _check(context: Context, seek: Seek) -> None:
     """Returns if there are queue, group and partition; raises NotFoundError."""
-    await check_queue(context, seek.queue)
-    if seek.queue not in await context.administration.consumer_groups.queues_of(seek.group):
-        raise NotFoundError(f"Consumer group not found on this queue: {seek.group}")
+    await check_group_of(context, seek.queue, seek.group)
     if seek.partition is not None and not await _partition_exists(context, seek.queue, seek.partition):
         raise NotFoundError(f"Partition not found: {seek.partition}")
 

@@ -1,5 +1,6 @@
 """``queen push | pop | ack | tail | queues | dlq | groups | seek | top`` against a real server."""
 
+import asyncio
 import json
 import re
 import signal
@@ -17,7 +18,9 @@ from typer.testing import CliRunner
 from queen.cli.main import COMMANDS, app, load
 from tests.support.api import Api
 from tests.support.client_commands import Client
+from tests.support.clock import eventually
 from tests.support.processes import PATIENCE_S, PYTHON, ROOT, Server, clean_environment, free_port, run
+from tests.support.sockets import open_socket
 
 
 @pytest.fixture
@@ -211,6 +214,24 @@ def test_lists_are_sorted_searched_and_cut_by_the_server(queen: Client, queue: s
     assert [each["name"] for each in queen.json(*queues, "--sort", "total")] == [f"{queue}-other", queue]
     assert [each["name"] for each in queen.json(*queues, "--sort", "name", "-n", "1")] == [queue]
     assert "'newest', 'name'" in queen.refusal(2, *queues, "--sort", "size")
+
+
+async def test_connected_consumers_are_listed(queen: Client, server: Server, api: Api, queue: str) -> None:
+    queen.text("push", queue, "1")
+    async with open_socket(server.port) as socket:
+        await socket.subscribe(queue, consumerGroup="g")
+        await socket.expect("batch")
+
+        async def shown() -> str:
+            # Empty until the worker of the socket has answered once.
+            return await asyncio.to_thread(queen.text, "groups", "consumers", "g", "-q", queue)
+
+        text = await eventually(shown, "the socket is listed")
+        assert re.search(r"^WebSocket +127.0.0.1:\d+ +\S+ \S+ +1 ", text, re.MULTILINE), text
+        [socket_only] = await asyncio.to_thread(queen.json, "groups", "consumers", "g", "-q", queue, "-n", "1")
+        assert (socket_only["kind"], socket_only["inFlight"]) == ("webSocket", 1)
+    nobody = await asyncio.to_thread(queen.refusal, 1, "groups", "consumers", "nobody", "-q", queue)
+    assert "there is no consumer group nobody" in nobody
 
 
 def test_timers_are_listed_fired_and_cancelled(queen: Client, queue: str) -> None:

@@ -31,8 +31,11 @@ from queen.cli.output import Json, err
 _ROUTE = "/api/v1/consumer-groups"
 _ON_QUEUE = _ROUTE + "/{}/queues/{}"
 _CURSORS = 1000
+_KINDS = {"longPoll": "long poll", "webSocket": "WebSocket"}
 
-groups = typer.Typer(name="groups", help="Consumer groups: list, show, pause, resume, delete.", no_args_is_help=True)
+groups = typer.Typer(
+    name="groups", help="Consumer groups: list, show, consumers, pause, resume, delete.", no_args_is_help=True
+)
 
 
 class GroupOfQueue(Struct, rename="camel"):
@@ -66,6 +69,23 @@ class Cursors(Struct):
     total: int | None
 
 
+class Consumer(Struct, rename="camel"):
+    """A connected consumer."""
+
+    kind: str
+    address: str
+    since: str
+    in_flight: int | None
+    hostname: str
+    worker_id: int
+
+
+class Consumers(Struct):
+    """A page of them."""
+
+    consumers: list[Raw]
+
+
 class Deleted(Struct, rename="camel"):
     """The result of a deletion."""
 
@@ -75,7 +95,7 @@ class Deleted(Struct, rename="camel"):
 
 @groups.callback()
 def _groups() -> None:
-    """Consumer groups: list, show, pause, resume, delete."""
+    """Consumer groups: list, show, consumers, pause, resume, delete."""
 
 
 def on_queues(
@@ -190,6 +210,34 @@ def _there(server: Server, group: str, queue: str | None) -> None:
     queues = [] if queue is None else [queue]
     if not any(each.name == group for _, each in on_queues(server, queues, search=group)):
         raise unknown_group(server, group, queue)
+
+
+@groups.command("consumers")
+@on_server
+def consumers(server: Server, group: Group, queue: OfQueue, limit: Most = None, json: Json = False) -> None:
+    """List the connected consumers of a group on a queue: long polls that wait, and WebSockets.
+
+    --json prints an array.
+    """
+    _there(server, group, queue)
+    path = at(_ON_QUEUE + "/consumers", group, queue)
+    found = list(every(lambda page: server.get(Consumers, path, page).consumers, limit))
+    if json:
+        showing.document(found)
+        return
+    made = showing.Listing("kind", "address", "since", "in flight", "worker", right=("in flight",))
+    for each in (msgspec.json.decode(raw, type=Consumer) for raw in found):
+        made.add(
+            _KINDS.get(each.kind, each.kind),
+            each.address,
+            showing.local(each.since),
+            each.in_flight,
+            f"{each.hostname}:{each.worker_id}",
+        )
+    if found:
+        made.show()
+    else:
+        err.print("no consumer is connected", style="dim")
 
 
 @groups.command("pause")
