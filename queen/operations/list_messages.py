@@ -80,7 +80,7 @@ class MessageList(Struct):
     total: int
     pagination: queries.Pagination
     searched: int | UnsetType = UNSET
-    next: int | None | UnsetType = UNSET
+    next: int | UnsetType | None = UNSET
 
 
 class _Found(Struct):
@@ -88,7 +88,7 @@ class _Found(Struct):
 
     rows: list[MessageRow]
     searched: int | UnsetType = UNSET
-    next: int | None | UnsetType = UNSET
+    next: int | UnsetType | None = UNSET
 
 
 @operation(
@@ -141,15 +141,11 @@ async def list_messages(server: Server, req: QueenRequest, resp: falcon.asgi.Res
     answer(resp, MessageList(messages, mode, len(messages), page, found.searched, found.next))
 
 
-async def _rows(
-    server: Server, wanted: MessageFilter, period: Period, most: int, begin: int
-) -> list[MessageRow]:
+async def _rows(server: Server, wanted: MessageFilter, period: Period, most: int, begin: int) -> list[MessageRow]:
     return await server.ask(lambda context: context.administration.messages.page(wanted, period, most, begin))
 
 
-async def _search(
-    server: Server, wanted: MessageFilter, period: Period, page: queries.Pagination, text: str
-) -> _Found:
+async def _search(server: Server, wanted: MessageFilter, period: Period, page: queries.Pagination, text: str) -> _Found:
     """The messages with this text, until the page is full or enough messages were looked at."""
     found: list[MessageRow] = []
     searched = 0

@@ -148,9 +148,7 @@ def test_a_text_is_searched_for_beyond_the_page(screen: Screen, producer: Produc
     expect(screen.page.get_by_role("row")).to_have_count(26)
 
 
-def test_a_group_shows_its_lag_over_time_and_who_is_connected(
-    screen: Screen, producer: Producer, queue: str
-) -> None:
+def test_a_group_shows_its_lag_over_time_and_who_is_connected(screen: Screen, producer: Producer, queue: str) -> None:
     group = f"mail {queue}"
     producer.push(queue, *range(30))
     producer.pop(queue, group, 1)

@@ -21,6 +21,7 @@ from queen.core.administration import (
     QueueOrder,
     Seek,
 )
+from queen.core.metrics import Connected, Worker
 from queen.engine.ports import AckColumns, Lock, LockKind
 from queen.engine.timers import push_of
 from queen.engine.waiters import OFFERED_MAX
@@ -215,6 +216,16 @@ async def page_of_cursors(w: World, s: Stock) -> None:
     await w.groups.cursors(CursorFilter(GROUP), Page(CursorOrder.NAME, 10))
 
 
+async def report_and_list(w: World, s: Stock) -> None:
+    connected = [Connected(s.queue, None, None, GROUP, "longPoll", "x", await w.now())]
+    await w.administration.statistics.record_consumers(Worker("here", 1), connected, 60)
+    assert len(await w.groups.connected(s.queue, GROUP, 10, 0)) == 1
+
+
+async def lag_over_time(w: World, s: Stock) -> None:
+    await w.groups.lag(s.queue, GROUP, EVER, 60)
+
+
 async def slowest_cursors(w: World, s: Stock) -> None:
     await w.groups.cursors(CursorFilter(GROUP, s.queue, behind=True), Page(CursorOrder.LAG, 10))
 
@@ -356,6 +367,8 @@ EMPTY = Shape("empty partitions", empty_partitions, 400, (
     given("partitions with most pending", search_of_partitions),
     given("cursors that are furthest behind", slowest_cursors),
     stored("a page of cursors", page_of_cursors),
+    stored("connected consumers", report_and_list),
+    stored("lag over time", lag_over_time),
 ))  # fmt: skip
 
 
