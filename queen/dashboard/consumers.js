@@ -18,10 +18,9 @@ export class Consumers {
     this.chart = new Chart(`Lag on ${queue}`, [{ label: "Messages", colour: "--three" }], count);
     this.list = new List(`Connected consumers of ${queue}`, [
       { name: "Kind", value: (row) => badge(KINDS[row.kind] ?? row.kind) },
-      { name: "Address", value: (row) => [row.address || "unknown", label(row)] },
+      { name: "Address", value: (row) => [row.address || "unknown", h("br"), h("small", {}, label(row))] },
       { name: "Since", value: (row) => ago(row.since) },
       { name: "In flight", number: true, value: (row) => (row.inFlight === null ? "–" : count(row.inFlight)) },
-      { name: "Worker", wide: true, value: (row) => `${row.hostname}:${row.workerId}` },
     ], { place, limit: LIMIT, refresh, key: (row) => `${row.hostname} ${row.workerId} ${row.address} ${row.since}`, empty: "No long poll waits, and no WebSocket is open" });
     this.element = h("details", { class: "more", open, ontoggle: refresh }, h("summary", {}, "Lag over time, connected consumers"),
       h("div", { class: "filters" }, this.range),
@@ -44,7 +43,6 @@ export class Consumers {
   }
 }
 
-function label({ namespace, task }) {
-  const named = [namespace && `namespace ${namespace}`, task && `task ${task}`].filter(Boolean).join(", ");
-  return named ? [h("br"), h("small", {}, named)] : null;
+function label({ namespace, task, hostname, workerId }) {
+  return [namespace && `namespace ${namespace}`, task && `task ${task}`, `worker ${hostname}:${workerId}`].filter(Boolean).join(", ");
 }
