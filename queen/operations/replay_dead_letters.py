@@ -20,6 +20,7 @@ from queen.http.rendering import timestamp
 from queen.http.request import QueenRequest, read_body
 from queen.log import ids
 from queen.operations.list_dead_letters import check_error
+from queen.operations.noted_letters import noting
 from queen.operations.queue_rows import check_queue
 from queen.operations.server import Server
 
@@ -104,7 +105,7 @@ async def replay_dead_letters(server: Server, req: QueenRequest, resp: falcon.as
 
     async def replay(context: Context) -> ReplayedPage:
         await context.with_retries(lambda _again: check_queue(context, body.queue))
-        return await replay_page(context, wanted, after, body.limit)
+        return await replay_page(context, wanted, after, body.limit, noting(req))
 
     done = await server.run(replay)
     answer(resp, ReplayedAll(done.replayed, done.duplicates, done.failed, done.problem, _after(done.next)))
