@@ -1,6 +1,6 @@
 """``queen groups``: consumer groups."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -178,14 +178,18 @@ def show(
         _there(server, group, queue)
     if json:
         showing.document(found)
-        return
+    elif found:
+        _show(found, limit, queue)
+    else:
+        err.print("no partitions", style="dim")
+
+
+def _show(found: Mapping[str, Raw], limit: int, queue: str | None) -> None:
     made = showing.Listing(
         "queue", "partition", "acked", "lag", "oldest", "leased", "acked up to", right=("acked", "lag", "oldest")
     )
-    total: int | None = 0
-    for name, raw in found.items():
-        answer = msgspec.json.decode(raw, type=Cursors)
-        total = None if total is None or answer.total is None else total + answer.total
+    answers = {name: msgspec.json.decode(raw, type=Cursors) for name, raw in found.items()}
+    for name, answer in answers.items():
         for each in answer.partitions:
             made.add(
                 name,
@@ -196,13 +200,11 @@ def show(
                 "yes" if each.lease_active else "",
                 showing.local(each.last_consumed_at),
             )
-    if not found:
-        err.print("no partitions", style="dim")
-        return
     made.show()
+    # Of several queues, those behind the limit are not in the answer.
+    total = answers[queue].total if queue is not None else None
     if len(made) == limit and total != limit:
-        of = f" of {total}" if total is not None and queue is not None else ""
-        err.print(f"the first {limit} partitions{of}", style="dim")
+        err.print(f"the first {limit} partitions" + (f" of {total}" if total is not None else ""), style="dim")
 
 
 def _there(server: Server, group: str, queue: str | None) -> None:
