@@ -57,6 +57,10 @@ class Queue:
         """The messages, oldest first."""
         return sorted(self.messages.values(), key=lambda message: message.place)
 
+    def over(self, now: float) -> list[Message]:
+        """The messages whose visibility timeout has ended."""
+        return [message for message in self.messages.values() if message.taken and message.visible_at <= now]
+
     def gives_up(self, message: Message) -> bool:
         """Whether a message has had all its receives."""
         return self.max_receives is not None and message.receives - message.earlier >= self.max_receives
@@ -406,7 +410,7 @@ def figures(state: State, operation: Figures, now: float) -> tuple[State, Outcom
 def route(state: State, name: str, now: float) -> State:
     """Ends what is over: after the last receive a message goes to the dead-letter queue (G-SQS-7)."""
     queue = state.queues[name]
-    over = [message for message in queue.messages.values() if message.taken and message.visible_at <= now]
+    over = queue.over(now)
     queue = _with(queue, [replace(message, taken=False) for message in over])
     state = state.put(name, queue)
     if queue.dlq is None or queue.dlq not in state.queues or queue.dlq == name:
