@@ -289,7 +289,7 @@ def assembly(settings: Settings) -> Assemble:
         statistics_writer.start()
         services = _services(sweeping, replaying, settings, context)
         services.start()
-        outbox = Outbox(context, OutboxStore(replaying), lambda: services.leadership.held)
+        outbox = Outbox(context, OutboxStore(replaying), engine, lambda: services.leadership.held)
         outbox.start()
 
         async def close() -> None:

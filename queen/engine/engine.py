@@ -302,13 +302,21 @@ class Engine:
     def _offer(self, kind: JobType, batch: Sequence[Job]) -> Offer | None:
         """Long polls that wait for the messages of a batch of pushes, to be served by its call."""
         news = self._specs[kind].news
-        if news is None or not self._waiters or self._context.unavailable or self._context.pop_maintenance:
+        if news is None or not self._waiters:
             return None
-        if sum([job.size for job in batch]) > GROUP_BYTES_MAX:
+        return self.offer(news.arrivals(job.request for job in batch), sum([job.size for job in batch]))
+
+    def offer(self, messages: Mapping[str, int], size: int) -> Offer | None:
+        """Long polls that wait for messages, whose number by queue and size in bytes are given."""
+        if not self._waiters or self._context.unavailable or self._context.pop_maintenance or size > GROUP_BYTES_MAX:
             return None
-        messages = news.arrivals(job.request for job in batch)
         jobs = [job for queue, number in messages.items() for job in self._waiters.offer(queue, number)]
-        return Offer(jobs, messages, small=sum([job.size for job in batch]) <= BORROWED_BYTES_MAX) if jobs else None
+        return Offer(jobs, messages, small=size <= BORROWED_BYTES_MAX) if jobs else None
+
+    def take_back(self, offer: Offer) -> None:
+        """Answers the long polls of an offer that were served; the others go on waiting."""
+        self._take_back(offer)
+        self._drain()
 
     def _expire(self, now: float) -> None:
         if self._context.prefetch and (late := self._context.prefetch.due()):

@@ -19,6 +19,7 @@ from queen.http.rendering import timestamp
 from queen.http.request import QueenRequest, read_body
 from queen.log import ids
 from queen.operations.list_dead_letters import check_error
+from queen.operations.noted_letters import noting
 from queen.operations.server import Server
 
 _BODY_BYTES_MAX = 64 * 1024
@@ -99,7 +100,7 @@ async def replay_dead_letters(server: Server, req: QueenRequest, resp: falcon.as
     if not 1 <= body.limit <= _LIMIT_MAX:
         raise BadRequestError(f"limit must be from 1 to {_LIMIT_MAX}, not {body.limit}", "limit")
     after = _place(body.after)
-    done = await server.run(lambda context: replay_page(context, wanted, after, body.limit))
+    done = await server.run(lambda context: replay_page(context, wanted, after, body.limit, noting(req)))
     answer(resp, ReplayedAll(done.replayed, done.duplicates, done.failed, done.problem, _after(done.next)))
 
 
