@@ -6,6 +6,7 @@ Those of simple-mq are in `simple_mq.py`.
 from spec.guarantees import GUARANTEES
 from tests.mutants.mutant import Mutant, mutant
 from tests.mutants.simple_mq import SIMPLE_MQ
+from tests.mutants.sqs import SQS
 
 PUSH, APPEND = "sql/procedures/push_messages.sql", "sql/internal/030_push.sql"
 POP, CLAIM, CURSOR = "sql/procedures/pop_unified_batch.sql", "sql/internal/045_claim.sql", "sql/internal/040_cursor.sql"
@@ -1095,6 +1096,7 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=ENCRYPTION,
     ),
     *SIMPLE_MQ,
+    *SQS,
 )  # fmt: skip
 
 
