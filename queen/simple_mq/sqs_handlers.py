@@ -1,7 +1,7 @@
 """SQS_SEND, SQS_RECEIVE, SQS_DELETE and SQS_CHANGE_VISIBILITY: the requests of SQS, many of each kind per call."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from uuid import UUID, uuid4
 
@@ -25,7 +25,7 @@ from queen.simple_mq.sqs_requests import (
     SqsReceived,
     sequence_of,
 )
-from queen.simple_mq.sqs_storage import ReceiveColumns, SendColumns, StoredMessage
+from queen.simple_mq.sqs_storage import OfQueue, ReceiveColumns, SendColumns, StoredMessage
 
 #: The place of all messages in the associated data of ciphertexts: a message moves between queues as it is.
 _PLACE = ("simple_mq", "sqs")
@@ -120,14 +120,19 @@ async def receive(context: Context, requests: Sequence[ReceiveMessages]) -> list
     for of_queue in queues.values():
         if of_queue.dead and of_queue.dlq_id is not None:
             announce(context, of_queue.dlq_id, of_queue.dead)
-    outcomes = []
-    for request, messages in zip(requests, stored, strict=True):
-        of_queue = queues[request.queue_id]
-        answer = SqsReceived("ok", [_opened(context, message) for message in messages])
-        if not messages and (not of_queue.known or of_queue.is_full):
-            answer = SqsReceived("over_limit" if of_queue.known else "unknown")
-        outcomes.append(Outcome(answer, inf if of_queue.ready_in is None else of_queue.ready_in))
-    return outcomes
+    return [
+        _outcome(context, messages, queues[request.queue_id])
+        for request, messages in zip(requests, stored, strict=True)
+    ]
+
+
+def _outcome(context: Context, messages: Sequence[StoredMessage], of_queue: OfQueue) -> Outcome:
+    received = SqsReceived("ok", [_opened(context, message) for message in messages])
+    if not of_queue.known:
+        received = SqsReceived("unknown")
+    elif of_queue.is_full and not messages:
+        received = SqsReceived("over_limit")
+    return Outcome(received, inf if of_queue.ready_in is None else of_queue.ready_in)
 
 
 def _opened(context: Context, message: StoredMessage) -> ReceivedMessage:
@@ -169,14 +174,10 @@ async def give_back(context: Context, request: ReceiveMessages, received: SqsRec
 async def delete(context: Context, requests: Sequence[DeleteMessages]) -> list[SqsOutcomes]:
     """Removes the messages of all requests; one answer each. What a lost call has removed is ``deleted``, too."""
     queues = [request.queue for request in requests for _ in request.messages]
-    messages = [message for request in requests for message, _ in request.messages]
-    counts = [count for request in requests for _, count in request.messages]
+    messages, counts = zip(*[each for request in requests for each in request.messages], strict=True)
     found, lost = await context.tried(lambda _again: Sqs.of(context).database.delete(queues, messages, counts))
-    freed = Counter(queue for queue, (_, frees) in zip(queues, found, strict=True) if frees)
-    for queue, groups in freed.items():
-        announce(context, queue, groups)
-    outcomes = iter("deleted" if lost and outcome == "missing" else outcome for outcome, _ in found)
-    return [SqsOutcomes([next(outcomes) for _ in request.messages]) for request in requests]
+    _announce_each(context, [queue for queue, (_, freed) in zip(queues, found, strict=True) if freed])
+    return _shared_out(requests, ["deleted" if lost and outcome == "missing" else outcome for outcome, _ in found])
 
 
 async def change_visibility(context: Context, requests: Sequence[ChangeVisibility]) -> list[SqsOutcomes]:
@@ -187,9 +188,19 @@ async def change_visibility(context: Context, requests: Sequence[ChangeVisibilit
         lambda _again: Sqs.of(context).database.change_visibility(queues, messages, counts, seconds)
     )
     # Waiting receives learn when to check again: now, if a message is visible at once.
-    for queue, changed in Counter(
-        queue for queue, outcome in zip(queues, found, strict=True) if outcome == "changed"
-    ).items():
-        announce(context, queue, changed)
-    outcomes = iter(found)
-    return [SqsOutcomes([next(outcomes) for _ in request.messages]) for request in requests]
+    _announce_each(context, [queue for queue, outcome in zip(queues, found, strict=True) if outcome == "changed"])
+    return _shared_out(requests, found)
+
+
+def _announce_each(context: Context, queues: Sequence[UUID]) -> None:
+    """One message of each queue, as often as it is named."""
+    for queue, messages in Counter(queues).items():
+        announce(context, queue, messages)
+
+
+def _shared_out(
+    requests: Sequence[DeleteMessages] | Sequence[ChangeVisibility], outcomes: Iterable[str]
+) -> list[SqsOutcomes]:
+    """The outcomes of all messages, by request."""
+    rest = iter(outcomes)
+    return [SqsOutcomes([next(rest) for _ in request.messages]) for request in requests]

@@ -57,6 +57,14 @@ class Queue:
         """The messages, oldest first."""
         return sorted(self.messages.values(), key=lambda message: message.place)
 
+    def over(self, now: float) -> list[Message]:
+        """The messages whose visibility timeout has ended."""
+        return [message for message in self.messages.values() if message.taken and message.visible_at <= now]
+
+    def gives_up(self, message: Message) -> bool:
+        """Whether a message has had all its receives."""
+        return self.max_receives is not None and message.receives - message.earlier >= self.max_receives
+
     def visible(self, now: float) -> list[Message]:
         """What a receive may take, oldest first: in a FIFO queue nothing of a group that has messages in flight."""
         free = [m for m in self.in_order() if not m.taken and m.visible_at <= now]
@@ -402,23 +410,15 @@ def figures(state: State, operation: Figures, now: float) -> tuple[State, Outcom
 def route(state: State, name: str, now: float) -> State:
     """Ends what is over: after the last receive a message goes to the dead-letter queue (G-SQS-7)."""
     queue = state.queues[name]
-    over = [message for message in queue.messages.values() if message.taken and message.visible_at <= now]
-    dead_name = queue.dlq if queue.dlq in state.queues and queue.dlq != name else None
-    dead = [
-        message
-        for message in over
-        if dead_name is not None
-        and queue.max_receives is not None
-        and message.receives - message.earlier >= queue.max_receives
-    ]
-    gone = {message.body for message in dead}
+    over = queue.over(now)
     queue = _with(queue, [replace(message, taken=False) for message in over])
-    queue = replace(queue, messages={body: m for body, m in queue.messages.items() if body not in gone})
     state = state.put(name, queue)
-    if dead_name is not None:
-        letters = [replace(m, taken=False, source=queue.id, earlier=m.receives) for m in dead]
-        state = state.put(dead_name, _with(state.queues[dead_name], letters))
-    return state
+    if queue.dlq is None or queue.dlq not in state.queues or queue.dlq == name:
+        return state
+    dead = {message.body: message for message in over if queue.gives_up(message)}
+    kept = {body: message for body, message in queue.messages.items() if body not in dead}
+    letters = [replace(m, taken=False, source=queue.id, earlier=m.receives) for m in dead.values()]
+    return state.put(name, replace(queue, messages=kept)).put(queue.dlq, _with(state.queues[queue.dlq], letters))
 
 
 def sweep(state: State, _operation: Sweep, now: float) -> tuple[State, Outcome]:

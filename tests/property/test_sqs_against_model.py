@@ -22,7 +22,7 @@ TICK = 1 / 64
 #: Queues by their roles; all of an example are standard or all FIFO, as dead letters need it.
 ROLES = ("a", "dead", "b")
 _USED = ("a", "a", "a", "a", "dead", "b")
-_COMMANDS = 60
+_COMMANDS = 40
 
 
 def _queue(r: random.Random) -> tuple[int, int, int, int | None, bool]:
