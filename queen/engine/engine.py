@@ -513,12 +513,19 @@ class Engine:
             self._finish(job, self._nothing(job))
 
     async def _try(self, kind: JobType, jobs: Sequence[Job], part: Part[Job]) -> tuple[Sequence[Any], Exception | None]:
-        """The results of one call; if it failed, its exception as the result of each job, and once more."""
+        """The results of one call; if it failed, its exception as the result of each job, and once more.
+
+        Notes the time of the call for the limiter and the metrics.
+        """
         if not jobs:
             return (), None
+        job_queue = self._job_queues[kind]
         limited, waits = call_limit_s.set(part.limit_s), lock_wait_s.set(part.wait_s)
+        begin, in_flight = self._clock(), job_queue.in_flight
         try:
-            return await self._call(kind, jobs), None
+            results = await self._specs[kind].handler(self._context, [job.request for job in jobs])
+            if len(results) != len(jobs):
+                raise RuntimeError(f"{len(results)} results for {len(jobs)} {kind.value} jobs")  # noqa: TRY301
         except Exception as problem:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
@@ -526,19 +533,11 @@ class Engine:
         finally:
             call_limit_s.reset(limited)
             lock_wait_s.reset(waits)
-
-    async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
-        """Calls the handler; notes the time for the limiter and the metrics."""
-        job_queue = self._job_queues[kind]
-        begin, in_flight = self._clock(), job_queue.in_flight
-        results = await self._specs[kind].handler(self._context, [job.request for job in batch])
-        if len(results) != len(batch):
-            raise RuntimeError(f"{len(results)} results for {len(batch)} {kind.value} jobs")
         end = self._clock()
-        if call_limit_s.get() is None:
-            job_queue.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
-        observe_call(kind, end - begin, len(batch))
-        return results
+        if part.limit_s is None:
+            job_queue.limiter.sample((end - begin) * 1000, len(jobs), in_flight, end)
+        observe_call(kind, end - begin, len(jobs))
+        return results, None
 
     def _finish(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         self._waiters.leave(job)
