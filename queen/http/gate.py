@@ -75,13 +75,13 @@ class Gate:
     ) -> None:
         """Checks a request: its token, or its page if it needs no token."""
         needed = self._level(req, req.method)
-        if (verifier := self._verifier_of(req, needed)) is not None:
+        if self._verifier is not None and (verifier := self._verifier_of(req, needed)) is not None:
             await self._judge_sender(verifier, req, needed, ())
             return
         public = needed is Access.PUBLIC
         if self._pages is not None:
             self._pages.check(req, harmless=public)
-        if not public:
+        if not public and self._rate_limit is not None:
             self._count(req.remote_addr)
 
     async def process_resource_ws(

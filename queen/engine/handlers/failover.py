@@ -12,7 +12,7 @@ Spooled payloads are encrypted as they would be in PostgreSQL, because files out
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queen.core.errors import (
@@ -30,6 +30,7 @@ from queen.engine.handlers.push import PushAttempt, partitions_of, push
 from queen.engine.handlers.transaction import transaction
 from queen.engine.push_options import options_for_spool
 from queen.log.requests import Buffered, Cycle, CycleResult, Pop, Popped, Push, Pushed, Transaction, TransactionResult
+from queen.spool.held import Held, Partition
 
 _POLL_S = 0.05
 #: How long a transaction or cycle waits for the end of the spool.
@@ -50,10 +51,12 @@ async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pu
         return await push(context, push_attempt)
     lost: OutcomeUnknownError | None = None
     while True:
-        insist, behind = failover.unavailable, _behind_held(failover, pushes)
+        insist, spooling = failover.unavailable, failover.spooling
+        held = failover.held_back if not insist and not spooling else None
+        behind = _behind(held, pushes) if held else ()
         if any(behind) and not all(behind):
             return await _push_separately(context, pushes, behind)
-        if not insist and not any(behind) and not failover.spooling:
+        if not insist and not spooling and not any(behind):
             try:
                 return await push(context, push_attempt)
             except DatabaseUnavailableError as problem:
@@ -97,8 +100,12 @@ async def _push_separately(
 
 def _behind_held(failover: Failover, pushes: Sequence[Push]) -> list[bool]:
     """Which of these push to a held-back partition; none while all pushes are spooled."""
-    if failover.unavailable or failover.spooling or not (held := failover.held_back):
+    if failover.unavailable or failover.spooling:
         return [False] * len(pushes)
+    return _behind(failover.held_back, pushes)
+
+
+def _behind(held: Mapping[Partition, Held], pushes: Sequence[Push]) -> list[bool]:
     return [not held.keys().isdisjoint(partitions_of([push])) for push in pushes]
 
 
