@@ -205,29 +205,23 @@ class Engine:
         self._put(job)
         self._drain()
 
-    def notify(self, notification: Notification, origin: str = "") -> None:
+    def notify(self, news: Notification, origin: str = "") -> None:
         """Takes a notification of this worker or another one (``origin``), and checks as many long polls as it says."""
-        if notification.changed:
-            self._context.cache.forget_queue(notification.queue)
+        if news.changed:
+            self._context.cache.forget_queue(news.queue)
             self._context.cache.forget_push_options()
-        if notification.queue:
-            waits = self._waiters.wait_lists > 0
-            if waits:
-                self._check(
-                    self._waiters.wake(
-                        notification.queue, notification.messages, notification.group, notification.served
-                    )
-                )
-            if self._lending is not None:
-                if notification.group is None and not notification.changed:
-                    self._lending.want(
-                        notification.queue, origin, notification.messages, notification.served if origin else ()
-                    )
-                if waits:
-                    for wait_key, number in self._waiters.missing(
-                        notification.queue, notification.messages, notification.group, notification.served
-                    ):
-                        self._lending.recall(wait_key, number)
+        if not news.queue:
+            return
+        waits = self._waiters.wait_lists > 0
+        if waits:
+            self._check(self._waiters.wake(news.queue, news.messages, news.group, news.served))
+        if self._lending is not None:
+            if news.group is None and not news.changed:
+                self._lending.want(news.queue, origin, news.messages, news.served if origin else ())
+            for wait_key, number in (
+                self._waiters.missing(news.queue, news.messages, news.group, news.served) if waits else ()
+            ):
+                self._lending.recall(wait_key, number)
 
     def missed(self) -> None:
         """Notifications may have been lost: checks one long poll of each wait list."""
@@ -298,7 +292,7 @@ class Engine:
     def _send_due(self, now: float) -> dict[JobType, float | None]:
         """Sends batches that are due; returns in how many milliseconds the others are, by kind."""
         waits = {kind: job_queue.due_in_ms(now) for kind, job_queue in self._job_queues.items() if job_queue.ready}
-        rounds = self._lock_waits.due() if self._lock_waits.waiting else {}
+        rounds = self._lock_waits.due()
         if not waits and not rounds:
             return waits
         due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | rounds.keys()
@@ -448,8 +442,7 @@ class Engine:
             jobs = [job for job in part.requests if not job.gone]
             results, problem = await self._try(kind, jobs, part)
             outcomes = list(zip(jobs, results, strict=True))
-            failed = problem is not None or any([isinstance(result, Exception) for result in results])
-            locks = await self._lock_waits.locks_met(kind, outcomes) if failed else None
+            locks = await self._lock_waits.locks_met(kind, outcomes)
             answers = bisection.settle(part, outcomes, self._loop.time(), locks)
             if wait_s is not None or locks is not None:
                 answers = self._lock_waits.sort_out(kind, answers, self._loop.time())

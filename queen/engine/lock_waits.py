@@ -40,6 +40,8 @@ class LockWaits:
 
     def due(self) -> dict[JobType, Round[Job]]:
         """The rounds that may make their next call, by kind."""
+        if not self.waiting:
+            return {}
         return {kind: round_ for kind in self.waiting if (round_ := self._queues[kind].due) is not None}
 
     def without_locked(self, kind: JobType, jobs: list[Job], now: float) -> list[Job]:

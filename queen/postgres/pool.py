@@ -126,14 +126,11 @@ class Pool:
                 locks_ms = lock_timeout_ms(limit_s, lock_wait_s.get() or self._lock_wait_s)
                 rows = await _fetch_within(limit_s, locks_ms, connection, sql, arguments)
         except BaseException as problem:
-            error = self._error_of(problem, connection, watch) if isinstance(problem, Exception) else None
-            if isinstance(error, TooSlowError):
-                error.limit_s = limit_s or self._call_timeout_s
-            if isinstance(error, OutcomeUnknownError) or (error is not None and not is_of_use(problem)):
-                self._discard(connection)
-            self._discard_unless_of_use(connection)
+            error = self._settle(problem, connection, watch)
             if error is None:
                 raise
+            if isinstance(error, TooSlowError):
+                error.limit_s = limit_s or self._call_timeout_s
             raise error from problem
         finally:
             watch.end(connection)
@@ -148,6 +145,19 @@ class Pool:
         if self._lock_wait_s is None or not self._target.pooled:
             return sql
         return _WAITING.format(sql, lock_timeout_ms(self._call_timeout_s, self._lock_wait_s))
+
+    def _settle(
+        self,
+        problem: BaseException,
+        connection: "asyncpg.Connection[Any]",
+        watch: "Watch[asyncpg.Connection[Any]]",
+    ) -> QueenError | None:
+        """The error of a call, if it is one of ours; discards its connection unless that is of use."""
+        error = self._error_of(problem, connection, watch) if isinstance(problem, Exception) else None
+        broken = isinstance(error, OutcomeUnknownError) or (error is not None and not is_of_use(problem))
+        if broken or connection.is_closed() or connection.is_in_transaction():
+            self._discard(connection)
+        return error
 
     def _error_of(
         self, problem: Exception, connection: "asyncpg.Connection[Any]", watch: "Watch[asyncpg.Connection[Any]]"
@@ -187,7 +197,8 @@ class Pool:
         try:
             yield connection
         except BaseException:
-            self._discard_unless_of_use(connection)
+            if connection.is_closed() or connection.is_in_transaction():
+                self._discard(connection)
             raise
         finally:
             self._release(connection)
@@ -258,10 +269,6 @@ class Pool:
             raise DatabaseUnavailableError(f"No connection to PostgreSQL at {place}: {reason}") from problem
         self._open.add(connection)
         return connection
-
-    def _discard_unless_of_use(self, connection: "asyncpg.Connection[Any]") -> None:
-        if connection.is_closed() or connection.is_in_transaction():
-            self._discard(connection)
 
     def _discard(self, connection: "asyncpg.Connection[Any]") -> None:
         self._open.discard(connection)

@@ -12,7 +12,7 @@ Spooled payloads are encrypted as they would be in PostgreSQL, because files out
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from queen.core.errors import (
@@ -30,7 +30,6 @@ from queen.engine.handlers.push import PushAttempt, partitions_of, push
 from queen.engine.handlers.transaction import transaction
 from queen.engine.push_options import options_for_spool
 from queen.log.requests import Buffered, Cycle, CycleResult, Pop, Popped, Push, Pushed, Transaction, TransactionResult
-from queen.spool.held import Held, Partition
 
 _POLL_S = 0.05
 #: How long a transaction or cycle waits for the end of the spool.
@@ -51,12 +50,10 @@ async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pu
         return await push(context, push_attempt)
     lost: OutcomeUnknownError | None = None
     while True:
-        insist, spooling = failover.unavailable, failover.spooling
-        held = failover.held_back if not insist and not spooling else None
-        behind = _behind(held, pushes) if held else ()
-        if any(behind) and not all(behind):
-            return await _push_separately(context, pushes, behind)
-        if not insist and not spooling and not any(behind):
+        insist, spooled = failover.unavailable, _spooled(failover, pushes)
+        if any(spooled) and not all(spooled):
+            return await _push_separately(context, pushes, spooled)
+        if not any(spooled):
             try:
                 return await push(context, push_attempt)
             except DatabaseUnavailableError as problem:
@@ -98,15 +95,18 @@ async def _push_separately(
     return [next(rest) if held else next(stored) for held in behind]
 
 
-def _behind_held(failover: Failover, pushes: Sequence[Push]) -> list[bool]:
-    """Which of these push to a held-back partition; none while all pushes are spooled."""
+def _spooled(failover: Failover, pushes: Sequence[Push]) -> Sequence[bool]:
+    """Which of these go to the spool: all of them, or those to held-back partitions; nothing if none does."""
     if failover.unavailable or failover.spooling:
-        return [False] * len(pushes)
-    return _behind(failover.held_back, pushes)
+        return [True] * len(pushes)
+    held = failover.held_back
+    return [not held.keys().isdisjoint(partitions_of([push])) for push in pushes] if held else ()
 
 
-def _behind(held: Mapping[Partition, Held], pushes: Sequence[Push]) -> list[bool]:
-    return [not held.keys().isdisjoint(partitions_of([push])) for push in pushes]
+def _behind_held(failover: Failover, pushes: Sequence[Push]) -> Sequence[bool]:
+    """Which of these push to a held-back partition; none while all pushes are spooled."""
+    spooled = _spooled(failover, pushes)
+    return [False] * len(pushes) if all(spooled) else spooled
 
 
 async def pop_unless_paused(context: Context, pops: Sequence[Pop]) -> Sequence[Any]:
@@ -149,7 +149,7 @@ async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Seq
     ]
 
 
-async def _overtaking(context: Context, pushes: Sequence[Push]) -> list[bool]:
+async def _overtaking(context: Context, pushes: Sequence[Push]) -> Sequence[bool]:
     """Waits for the end of the spool; returns which of these would still overtake spooled pushes."""
     pushing = [bool(push.batches) for push in pushes]
     failover, loop = context.failover, asyncio.get_running_loop()
