@@ -66,6 +66,21 @@ class Stored(Struct, frozen=True, gc=False):
     """A text that holds JSON: so SQL finds the end of the fields."""
 
 
+def stored(message: bytes) -> Stored:
+    """A message, from its JSON."""
+    return Stored(Raw(message[len(_PLAIN) : -1])) if message.startswith(_PLAIN) else _decoder.decode(message)
+
+
+def headers_of(message: Stored) -> list[tuple[str, str]] | None:
+    """Its headers, if it has some."""
+    return list(_headers.decode(message.headers).items()) if message.headers else None
+
+
+def id_of(part: int, offset: int) -> str:
+    """The id of a message."""
+    return f"{_prefix(part)}{offset:012x}"
+
+
 _decoder = msgspec.json.Decoder(Stored)
 _all = msgspec.json.Decoder(list[Stored])
 _headers = msgspec.json.Decoder(dict[str, str])
@@ -127,10 +142,7 @@ class Some(Struct):
     def stored(self) -> list[Stored]:
         """Each message."""
         if self._decoded is None:
-            self._decoded = [
-                Stored(Raw(message[len(_PLAIN) : -1])) if message.startswith(_PLAIN) else _decoder.decode(message)
-                for message in self.messages()
-            ]
+            self._decoded = [stored(message) for message in self.messages()]
         return self._decoded
 
     def payloads(self) -> list[bytes]:
@@ -227,7 +239,7 @@ _MAKERS: dict[str, Callable[[Some], object]] = {
     "offset": Some.offsets,
     "transactionId": Some.transaction_ids,
     "payload": Some.payloads,
-    "headers": lambda some: [m.headers and list(_headers.decode(m.headers).items()) for m in some.stored()],
+    "headers": lambda some: [headers_of(m) for m in some.stored()],
     "createdAt": lambda some: some.each(some.created),
     "producerSub": lambda some: [m.producerSub for m in some.stored()],
     "traceId": lambda some: [m.traceId for m in some.stored()],

@@ -41,6 +41,19 @@ class ReadOptions(Struct, frozen=True, rename="camel"):
     encryption_keys: tuple[str, ...] = ()
 
 
+class GroupOptions(Struct, frozen=True, rename="camel"):
+    """The consumer group that a stream reads as, and of which server."""
+
+    url: str
+    group: str
+    queue: str
+    token: str | None = None
+    lease_seconds: int = 600
+    max_offsets_per_trigger: int = 10_000
+    timeout_seconds: int = 60
+    fail_on_data_loss: bool = True
+
+
 class WriteOptions(Struct, frozen=True, rename="camel"):
     """Where rows are written to, and how."""
 
@@ -156,10 +169,15 @@ _SINK: _Parsers = {
     "batchSize": _count, "timeoutSeconds": _count,
 }  # fmt: skip
 
+_GROUP: _Parsers = {
+    "url": _url, "group": _text, "queue": _text, "token": _text, "leaseSeconds": _count,
+    "maxOffsetsPerTrigger": _count, "timeoutSeconds": _count, "failOnDataLoss": _switch,
+}  # fmt: skip
+
 BATCH: _Parsers = {**_LOG, **_OF_A_BATCH}
 STREAM: _Parsers = {**_LOG, **_OF_A_STREAM}
 READ: _Parsers = {**BATCH, **STREAM}
-_ALL = {"a batch read": BATCH, "a stream": STREAM, "a write": _SINK}
+_ALL = {"a batch read": BATCH, "a stream": STREAM, "a write": _SINK, "a stream of a group": _GROUP}
 #: Spark hands these of its own to a sink.
 _SPARKS = {"checkpointlocation", "queryname"}
 
@@ -187,6 +205,24 @@ def read_options(given: Mapping[str, str], known: _Parsers = READ) -> ReadOption
     if known is STREAM:
         parsed.setdefault("startingOffsets", LATEST)
     return msgspec.convert(parsed, ReadOptions)
+
+
+def of_group(given: Mapping[str, str]) -> bool:
+    """Whether a read is one of a consumer group."""
+    return "group" in {name.lower() for name in given}
+
+
+def group_options(given: Mapping[str, str]) -> GroupOptions:
+    """The options of a stream that reads as a consumer group.
+
+    Raises:
+        OptionError: one is unknown, wrong, or missing.
+    """
+    parsed = _parsed(given, _GROUP)
+    for name, what in (("url", "of a server, such as http://localhost:6632"), ("queue", "one name")):
+        if name not in parsed:
+            raise OptionError(f"the option {name} is missing, which a consumer group needs: {what}")
+    return msgspec.convert(parsed, GroupOptions)
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:

@@ -5,6 +5,8 @@ from pyspark.sql.types import StructType
 
 from . import columns, options, write
 from .batch import QueenReader
+from .errors import OptionError
+from .group import GroupReader
 from .stream import QueenStreamReader
 from .write import QueenStreamWriter, QueenWriter
 
@@ -21,15 +23,22 @@ class QueenSource(DataSource):
 
     def schema(self) -> str:
         """All columns of a message; a query that needs few names them in a schema of its own."""
-        options.read_options(self.options)
+        if options.of_group(self.options):
+            options.group_options(self.options)
+        else:
+            options.read_options(self.options)
         return columns.DEFAULT
 
     def reader(self, schema: StructType) -> QueenReader:
         """Reads a table."""
+        if options.of_group(self.options):
+            raise OptionError("a consumer group is read as a stream, which may end: trigger(availableNow=True)")
         return QueenReader(options.read_options(self.options, options.BATCH), columns.wanted(schema))
 
-    def streamReader(self, schema: StructType) -> QueenStreamReader:  # noqa: N802 - Spark's name
-        """Reads a stream."""
+    def streamReader(self, schema: StructType) -> QueenStreamReader | GroupReader:  # noqa: N802 - Spark's name
+        """Reads a stream: of the log, or as a consumer group."""
+        if options.of_group(self.options):
+            return GroupReader(options.group_options(self.options), schema)
         return QueenStreamReader(options.read_options(self.options, options.STREAM), columns.wanted(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> QueenWriter:

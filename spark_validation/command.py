@@ -17,11 +17,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from . import session
 from .archive import database as archived
 from .archive import job
+from .archive import restore as restoring
 from .archive.folder import Archive, locked, open_archive, open_filled
+from .archive.restore import Range, Restored, Target
 from .errors import AuditError, JournalError
 from .inputs import Database, Inputs
 from .journal.files import Journal, files_of, open_journal, text_of
 from .live import watch as live
+from .live.checkpoint import Origin, opened
 from .log.snapshot import Snapshot
 from .measures import series
 from .progress import following
@@ -158,14 +161,30 @@ def archive(dsn: str, folder: Path, where: Where, progress: Progress) -> job.Don
         return job.add(spark, snapshot, there)
 
 
+def restore(folder: Path, wanted: Range, target: Target, where: Where, progress: Progress) -> Restored:
+    """Pushes a part of an archive back.
+
+    Raises:
+        AuditError: it cannot be done; says what to do.
+    """
+    _check(where)
+    with ExitStack() as stack:
+        work = Path(stack.enter_context(session.work_folder()))
+        there = open_filled(folder)
+        spark = stack.enter_context(_spark(where, work, there.messages))
+        stack.enter_context(following(spark, progress))(0, 0, "restoring")
+        return restoring.restore(spark, there, wanted, target)
+
+
 class Watch(Struct, frozen=True):
-    """The options of ``queen audit watch``: interval in seconds, and maximum difference of clocks."""
+    """The options of ``queen audit watch``: interval in seconds, maximum difference of clocks, and the checkpoint."""
 
     dsn: str | None
     journal: Path | None
     where: Where
     interval_s: float
     clock_bound_s: float
+    checkpoint: Path | None = None
 
 
 def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) -> None:
@@ -183,12 +202,16 @@ def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) ->
         )
     with ExitStack() as stack:
         work = Path(stack.enter_context(session.work_folder()))
+        installation = None
         if request.dsn:
-            Snapshot(request.dsn).close()
+            with Snapshot(request.dsn) as snapshot:
+                installation = snapshot.installation()
+        origin = Origin(installation, str(request.journal.resolve()) if request.journal else None)
+        checkpoint = stack.enter_context(opened(request.checkpoint or work / "watch", origin))
         spark = stack.enter_context(_spark(request.where, work, _OF_A_STREAM))
         stream = live.streams(spark, request.dsn, request.journal)
         found = live.findings(stream, int(request.clock_bound_s * SECOND), with_log=bool(request.dsn))
-        live.watch(found, work, request.interval_s, listener, go_on, request.dsn)
+        live.watch(found, checkpoint, request.interval_s, listener, go_on, request.dsn)
 
 
 def _check(where: Where) -> None:

@@ -357,20 +357,28 @@ class Tables:
 
     @cached_property
     def letters_gone(self) -> DataFrame:
-        """Dead letters that operators deleted or replayed: queue, group and hash (null: any), and until when.
-
-        ``one``: it is a single one, of any queue.
-        """
-        rows: list[tuple[str | None, str | None, str | None, int, bool]] = [
-            (row.queue, row.group or None, None, row.completed, False) for row in self._changed(changes.LETTERS_DELETED)
+        """Dead letters that operators deleted or replayed: lane, group and hash (null: all), and until when."""
+        purges = [
+            (row.queue, row.partition, row.group or None, row.completed)
+            for row in self._changed(changes.LETTERS_DELETED)
         ]
-        replayed = self._changed(changes.LETTER_REPLAYED)
-        rows += [(None, each.group, each.transaction_id, row.completed, False) for row in replayed for each in row.acks]
-        single = [*self._changed(changes.LETTER_DELETED), *(row for row in replayed if not row.acks)]
-        rows += [(None, None, None, row.completed, True) for row in single]
-        schema = "q string, g string, id string, until bigint, one boolean"
-        table = self._spark.createDataFrame(rows, schema)
-        return table.withColumn("h", F.when(F.col("id").isNotNull(), hash_of_text(F.col("id")))).drop("id")
+        told = F.broadcast(self._spark.createDataFrame(purges, "q string, p string, g string, until bigint"))
+        here = (F.col("q") == F.col("queue")) & F.coalesce(F.col("p") == F.col("partition"), F.lit(True))
+        all_ = self.lanes.join(told, here).select("lane", "g", F.lit(None).cast("bigint").alias("h"), "until")
+        single = self._named_by(self._changed(changes.LETTER_DELETED, changes.LETTER_REPLAYED))
+        return all_.unionByName(single.select("lane", F.col("only").alias("g"), F.col("hash").alias("h"), "until"))
+
+    def _named_by(self, changed: list[Row]) -> DataFrame:
+        """The messages that changes name: lane, hash, group (``only``; empty: all), and ``until`` when."""
+        told = [
+            (item.partition[:_NUMBER_CHARS], item.transaction_id, item.group, row.completed)
+            for row in changed
+            for item in row.acks
+        ]
+        rows = F.broadcast(self._spark.createDataFrame(told, "part string, id string, only string, until bigint"))
+        known = self.lanes.select("lane", F.explode("numbers").alias("part")).join(rows, "part")
+        hash_ = F.when(number_of(F.col("id")) == F.col("part"), hash_of_offset(_offset_in(F.col("id"))))
+        return known.select("lane", "only", F.coalesce(hash_, hash_of_text(F.col("id"))).alias("hash"), "until")
 
     def _empty(self, schema: str) -> DataFrame:
         return self._spark.createDataFrame([], schema)
@@ -386,7 +394,7 @@ class Tables:
         most = self._database.unrecorded if self._database is not None else 0
         if most:
             # Journals of SQL tell what it pushed.
-            most -= self.pushes.where("kind = 'sql'").count()
+            most -= self.pushes.where("kind = 'sql' AND outcome = 'ok'").count()
         if most <= 0:
             return self._empty("lane bigint, hash bigint")
         unpushed = self.messages.where(F.col("attempts") == 0).orderBy("lane", "log_offset", "hash")
@@ -446,7 +454,12 @@ class Tables:
 
     @cached_property
     def acks(self) -> DataFrame:
-        """Each item of each ack and transaction.
+        """Each item of each ack and transaction."""
+        return self._certain(self._all_acks)
+
+    @cached_property
+    def _all_acks(self) -> DataFrame:
+        """Also of those during a change of their group.
 
         One that ``may_finish`` may finish the message for the group, and one that ``finishes`` does.
         """
@@ -473,7 +486,22 @@ class Tables:
             possible.alias("may_finish"),
             (possible & (item["outcome"] == "ok")).alias("finishes"),
         )
-        return self._keep(self._certain(self._in_lives(self._undeleted(rows))))
+        return self._keep(self._in_lives(self._undeleted(rows)))
+
+    @cached_property
+    def amid(self) -> DataFrame:
+        """By lane and group: the messages that were delivered or acked during a change of the group.
+
+        Nobody knows in which of its lives.
+        """
+        if self.lives is None:
+            return self._empty("lane bigint, group string, hash bigint")
+        during = F.col("group").endswith(lives.DURING)
+        rows = [
+            table.where(during).select("lane", lives.plain("group").alias("group"), "hash")
+            for table in (self._all_deliveries, self._all_acks)
+        ]
+        return self._keep(rows[0].unionByName(rows[1]).distinct())
 
     @cached_property
     def holdings(self) -> DataFrame:
@@ -611,7 +639,7 @@ class Tables:
         """By queue and group: since when there may have been unrecorded deliveries, perhaps with autoAck.
 
         By a pop without an answer, or by an agent whose journal lacks rows (``tail``) and that popped there before, or
-        of which no call is known.
+        of which no call is known. If they are all known, but not in which life of the group, they are only ``amid``.
         """
         pops = self.pops.where(F.col("queue").isNotNull()).select(
             "agent", "queue", "group", "auto_ack", "call", "invoked"
@@ -627,6 +655,7 @@ class Tables:
         anywhere = anywhere.join(blank, how="cross").withColumns({"auto_ack": F.lit(True), "tail": F.lit(True)})
         columns = ("queue", "group", "auto_ack", "tail", "invoked")
         rows = unknown.select(*columns).unionByName(cut.select(*columns)).unionByName(anywhere.select(*columns))
+        rows = rows.withColumn("amid", F.lit(False))
         if self.lives is not None:
             rows = rows.unionByName(self._hidden_in_lives(rows))
         return self._keep(
@@ -634,6 +663,7 @@ class Tables:
                 F.min("invoked").alias("hidden_since"),
                 F.max("auto_ack").alias("swallowed"),
                 F.max("tail").alias("tail"),
+                F.min("amid").alias("amid"),
             )
         )
 
@@ -642,12 +672,13 @@ class Tables:
         names = self._other_names().join(F.broadcast(self.lanes.select("lane", "queue")), "lane")
         names = names.select("queue", "group", "life").distinct()
         other = rows.join(F.broadcast(names), ["queue", "group"]).drop("group").withColumnRenamed("life", "group")
-        amid = self._all_deliveries.where(F.col("group").endswith(lives.DURING)).select(
-            "lane", lives.plain("group").alias("group")
-        )
-        amid = amid.distinct().join(F.broadcast(self.lanes.select("lane", "queue")), "lane")
+        amid = self.amid.select("lane", "group").distinct()
+        amid = amid.join(F.broadcast(self.lanes.select("lane", "queue")), "lane")
         unsure = amid.select(
-            "queue", "group", F.lit(True).alias("auto_ack"), F.lit(True).alias("tail"), F.lit(0).alias("invoked")
+            "queue",
+            "group",
+            *[F.lit(True).alias(name) for name in ("auto_ack", "tail", "amid")],
+            F.lit(0).alias("invoked"),
         )
         alias = unsure.join(F.broadcast(names), ["queue", "group"]).drop("group").withColumnRenamed("life", "group")
         return other.unionByName(unsure).unionByName(alias)
@@ -851,16 +882,7 @@ class Tables:
 
     def _given_up_by_hand(self, groups: DataFrame) -> DataFrame:
         """What operators moved to the dead letters."""
-        told = [
-            (item.partition[:_NUMBER_CHARS], item.transaction_id, item.group)
-            for row in self._changed(changes.GIVEN_UP)
-            for item in row.acks
-        ]
-        rows = F.broadcast(self._spark.createDataFrame(told, "part string, id string, only string"))
-        known = self.lanes.select("lane", F.explode("numbers").alias("part")).join(rows, "part")
-        known = known.select("lane", "only", hash_of_text(F.col("id")).alias("hash"), "id", "part")
-        own = F.when(_is_message_id(F.col("id")), hash_of_offset(_offset_in(F.col("id")))).otherwise(F.col("hash"))
-        known = known.select("lane", "only", own.alias("hash"))
+        known = self._named_by(self._changed(changes.GIVEN_UP)).drop("until")
         rows = self.log.join(few(known), ["lane", "hash"]).select("lane", "only", "offset")
         rows = rows.join(few(groups.distinct()), "lane").where(
             (F.col("only") == "") | (F.col("only") == F.col("group"))
@@ -1021,7 +1043,8 @@ class Tables:
     @cached_property
     def active(self) -> DataFrame:
         """By queue and group: groups with deliveries or acks."""
-        rows = self.fates.select("lane", "group").distinct().join(few(self.lanes), "lane")
+        known = self.fates.select("lane", "group").unionByName(self.amid.select("lane", "group"))
+        rows = known.distinct().join(few(self.lanes), "lane")
         # An earlier life of a group is not one that the database knows.
         rows = rows.where(~F.col("group").rlike(lives.MARK))
         return self._keep(rows.select("queue", "group").distinct())

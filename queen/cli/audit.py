@@ -17,6 +17,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from queen.cli.client.options import Context, OfPartition, OfQueue, Token, Url, moment
+from queen.cli.client.reach import chosen
 from queen.cli.client.showing import document
 from queen.cli.ending import interruptible
 from queen.cli.errors import ExitCode, FailedError, UsageError
@@ -172,6 +174,46 @@ def archive(
     conclude(int(late), lambda: document(done) if json else out.print(text, markup=False))
 
 
+@audit.command("restore")
+def restore(
+    folder: Annotated[Path, typer.Argument(help="Folder of the archive.", show_default=False, callback=_folder)],
+    queue: OfQueue,
+    partition: OfPartition = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only messages of this time or later, as 2026-11-21T22:00:00Z or 2d.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Only messages of before this time.")] = None,
+    into: Annotated[str | None, typer.Option(help="Push into this queue instead.")] = None,
+    url: Url = None,
+    token: Token = None,
+    context: Context = None,
+    master: Master = "local[*]",
+    driver_memory: DriverMemory = "4g",
+    json: Json = False,
+) -> None:
+    """Push messages of an archive into their queue again, or into another one, in their order.
+
+    They keep their transaction ids, so what the queue still has is not stored again. Exit code 0: done, 2: failed.
+    """
+    with explained(), interruptible(), told("starting Spark") as tell:
+        from spark_validation import command  # noqa: PLC0415 - as above
+        from spark_validation.archive.restore import Range, Target  # noqa: PLC0415 - as above
+
+        wanted = Range(queue, partition, _micros(since), _micros(until), into)
+        target = Target(*chosen(url, token, context))
+        done = command.restore(folder, wanted, target, command.Where(master, driver_memory), tell)
+    text = f"pushed {done.rows} messages of {done.parts} partitions; what the queue still has is not stored again"
+    conclude(0, lambda: document(done) if json else out.print(text, markup=False))
+
+
+def _micros(text: str | None) -> int | None:
+    """Microseconds since 1970, of a time; UTC if it has no zone."""
+    if text is None:
+        return None
+    time_ = datetime.fromisoformat(moment(text))
+    return int((time_ if time_.tzinfo else time_.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
 @audit.command("watch")
 def watch(
     dsn: Dsn = None,
@@ -191,11 +233,19 @@ def watch(
             help="Maximum difference between the clocks of agents, in seconds.", min=0, max=_DAY_S, callback=_number
         ),
     ] = 1.0,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder that remembers how far it came: the next watch continues there.",
+            show_default=False,
+            callback=_folder,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Watch new segments of a log, and journals (*.jsonl) while agents write them, and report violations immediately.
 
-    Checks order, gaps and duplicates within the last messages of each partition, until Ctrl-C. Exit code 0: no
+    Checks losses, order, gaps and duplicates within the last messages of each partition, until Ctrl-C. Exit code 0: no
     violations, 1: violations.
     """
     if dsn is None and journal is None:
@@ -207,7 +257,7 @@ def watch(
     with explained():
         from spark_validation import command  # noqa: PLC0415 - as above
 
-        request = command.Watch(dsn, journal, command.Where(master, driver_memory), interval, clock_bound)
+        request = command.Watch(dsn, journal, command.Where(master, driver_memory), interval, clock_bound, checkpoint)
         command.watch(request, reporter, _Until(ended, seconds))
     conclude(
         int(reporter.count > 0),

@@ -29,12 +29,16 @@ async def _always() -> bool:
     return True
 
 
+async def _nothing() -> None:
+    return
+
+
 class Context:
     """The engine as its handlers see it.
 
-    ``main.py`` sets ``state`` (of the worker), ``clock`` (the last state of PostgreSQL's clock) and
-    ``database_answers`` (asks PostgreSQL whether it is reachable). ``orphans`` are leases that no consumer holds.
-    ``unfinished`` are groups, by queue and name, that lacked cursors when this worker saw them last.
+    ``main.py`` sets ``state`` (of the worker), ``clock`` (the last state of PostgreSQL's clock), ``report`` (stores its
+    connected consumers) and ``database_answers`` (asks PostgreSQL whether it is reachable). ``orphans`` are leases that
+    no consumer holds. ``unfinished`` are groups, by queue and name, that lacked cursors when this worker saw them last.
 
     Args:
         database: the procedures for messages.
@@ -75,6 +79,7 @@ class Context:
         self.counters = counters or QueueCounters()
         self.state: Callable[[], WorkerState] = WorkerState
         self.clock: Callable[[], ClockState] = ClockState
+        self.report: Callable[[], Awaitable[None]] = _nothing
         self.keys = keys
         self.database_answers: Callable[[], Awaitable[bool]] = _always
         self.orphans = Orphans()

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
 from math import inf
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,7 @@ from queen.core.errors import (
 )
 from queen.core.job_type import JobType
 from queen.core.limits import GROUP_BYTES_MAX, LOCK_WAIT_S
+from queen.core.metrics import Connected
 from queen.engine.context import Context
 from queen.engine.failures import Bisection, Pace, Part, call_limit_s, lock_wait_s, locked_error
 from queen.engine.fetch_result import FetchResult
@@ -46,6 +48,7 @@ from queen.engine.orphans import Orphan
 from queen.engine.ports import Notification
 from queen.engine.prefetch import PrefetchedBatch, returned_in_s
 from queen.engine.slots import Slots
+from queen.engine.subscriptions import SUBSCRIPTIONS, address
 from queen.engine.waiters import Waiters
 from queen.log.requests import AckItem, Pop, Popped
 from queen.metrics.engine import observe_call
@@ -62,6 +65,8 @@ _CONTENDED_S = 0.002
 _CONTENDED_CHECKS, _CONTENDED_LIMIT_S = 10, 0.1
 #: Long polls and the creation of cursors are tried again after this time while PostgreSQL is unavailable.
 _UNAVAILABLE_S = 0.5
+#: The most WebSockets, and the most long polls, that a worker tells of.
+_CONNECTED_MAX = 1000
 #: Errors after which a long poll goes on waiting.
 _WAITED_OUT = (DatabaseUnavailableError, DatabaseSlowError, LockedError)
 
@@ -78,6 +83,15 @@ class Shares(Struct, frozen=True):
     hot: int
     cold: int
     waiters: int
+
+
+def _connected(job: Job, since_s: float) -> Connected:
+    """A long poll, as it is reported; ``since_s``: the time at which the loop's clock was 0."""
+    pop, began = job.request, since_s + job.deadline - job.request.wait_ms / 1000
+    return Connected(
+        pop.queue, pop.namespace, pop.task, pop.group, "longPoll", address(job.client),
+        datetime.fromtimestamp(began, UTC),
+    )  # fmt: skip
 
 
 class Engine:
@@ -153,6 +167,12 @@ class Engine:
     def waiting_by_queue(self) -> dict[str, int]:
         """Parked long polls by queue; those that name no queue under the empty name."""
         return self._waiters.by_queue()
+
+    def connected(self) -> list[Connected]:
+        """Consumers that are connected: of WebSockets and of long polls, those that came first."""
+        since_s = time.time() - self._loop.time()
+        polls = [_connected(job, since_s) for job in self._waiters.longest(_CONNECTED_MAX)]
+        return [*SUBSCRIPTIONS.longest(_CONNECTED_MAX), *polls]
 
     @property
     def queued(self) -> int:
@@ -312,13 +332,21 @@ class Engine:
     def _offer(self, kind: JobType, batch: Sequence[Job]) -> Offer | None:
         """Long polls that wait for the messages of a batch of pushes, to be served by its call."""
         news = self._specs[kind].news
-        if news is None or not self._waiters or self._context.unavailable or self._context.pop_maintenance:
+        if news is None or not self._waiters:
             return None
-        if sum([job.size for job in batch]) > GROUP_BYTES_MAX:
+        return self.offer(news.arrivals(job.request for job in batch), sum([job.size for job in batch]))
+
+    def offer(self, messages: Mapping[str, int], size: int) -> Offer | None:
+        """Long polls that wait for messages, whose number by queue and size in bytes are given."""
+        if not self._waiters or self._context.unavailable or self._context.pop_maintenance or size > GROUP_BYTES_MAX:
             return None
-        messages = news.arrivals(job.request for job in batch)
         jobs = [job for queue, number in messages.items() for job in self._waiters.offer(queue, number)]
-        return Offer(jobs, messages, small=sum([job.size for job in batch]) <= BORROWED_BYTES_MAX) if jobs else None
+        return Offer(jobs, messages, small=size <= BORROWED_BYTES_MAX) if jobs else None
+
+    def take_back(self, offer: Offer) -> None:
+        """Answers the long polls of an offer that were served; the others go on waiting."""
+        self._take_back(offer)
+        self._drain()
 
     def _expire(self, now: float) -> None:
         checks, expired = self._waiters.due(now)

@@ -16,6 +16,7 @@ Pure: time is an argument, in seconds. Methods return the pops to check and the 
 
 import heapq
 from collections.abc import Callable, Hashable, Sequence
+from itertools import islice
 from math import floor, inf
 from typing import NamedTuple, Protocol
 
@@ -161,6 +162,10 @@ class Waiters:
     def live(self) -> int:
         """The number of pops that wait, parked or being checked."""
         return len(self._jobs)
+
+    def longest(self, most: int) -> list[Job]:
+        """At most so many pops that wait, parked or being checked, the longest waiting first; none of siblings."""
+        return list(islice((job for job in self._jobs.values() if job.client is not None), most))
 
     def begin(self, job: Job) -> None:
         """Adds a pop that may wait, for its first check; its timeout begins now."""

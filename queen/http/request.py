@@ -28,6 +28,7 @@ class QueenRequest(falcon.asgi.Request):
     """falcon's request, with its ASGI events.
 
     Attributes:
+        about: what it is changing, for the log of administrative changes: one line for each, or one if there is none.
         opening: the first event, with the whole body if it is short.
         next_event: receives the next event.
         body: the part that was read.
@@ -37,7 +38,7 @@ class QueenRequest(falcon.asgi.Request):
         size: bytes that it holds in ``room``.
     """
 
-    __slots__ = ("_request_id", "began", "body", "identity", "next_event", "opening", "room", "size")
+    __slots__ = ("_request_id", "about", "began", "body", "identity", "next_event", "opening", "room", "size")
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class QueenRequest(falcon.asgi.Request):
         room: Room | None = None,
     ) -> None:
         super().__init__(scope, receive, first_event=first_event, options=options)
+        self.about: list[dict[str, object]] = []
         self.opening = first_event or {}
         self.next_event = receive
         self.body = b""

@@ -1,11 +1,11 @@
-"""Log lines about answered requests: one per administrative change, or one per request if enabled.
+"""Log lines about answered requests: one per administrative change and what it changes, or one per request if enabled.
 
 Lines have the fields of ``QueenRequest.log_fields``; ``request_id`` is also in the answer.
 """
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import falcon.asgi
@@ -24,12 +24,14 @@ changes = logging.getLogger("queen.audit")
 requests = logging.getLogger("queen.requests")
 
 
-def _what_changes(req: QueenRequest) -> dict[str, str]:
-    fields = req.log_fields
+def _what_changes(req: QueenRequest) -> Iterator[dict[str, object]]:
+    """The fields of each line about a change."""
+    fields: dict[str, object] = {**req.log_fields}
     # Bodies of administrative requests have no secrets; messages are not among them.
     if body := req.body.strip():
         fields["body"] = body[:_BODY_CHARS_MAX].decode(errors="replace")
-    return fields
+    for about in req.about or [{}]:
+        yield fields | about
 
 
 class RequestLog:
@@ -68,12 +70,14 @@ class RequestLog:
             del req.scope[_UNDER_WAY]
             if not 400 <= status < 500:
                 told = (resp.data or b"")[:_BODY_CHARS_MAX].decode(errors="replace")
-                extra = {**_what_changes(req), "status": status, "took_ms": took_ms, "answer": told}
-                changes.info("administrative change", extra=extra)
+                for fields in _what_changes(req):
+                    extra = {**fields, "status": status, "took_ms": took_ms, "answer": told}
+                    changes.info("administrative change", extra=extra)
         if self._of_all:
             requests.info("request", extra={**req.log_fields, "status": status, "took_ms": took_ms})
 
     def cut_off(self, scope: Mapping[str, Any]) -> None:
         """Logs a request whose client has disconnected; its work may still be done."""
         if req := scope.get(_UNDER_WAY):
-            changes.warning("administrative change, outcome unknown: the client disconnected", extra=_what_changes(req))
+            for fields in _what_changes(req):
+                changes.warning("administrative change, outcome unknown: the client disconnected", extra=fields)

@@ -5,6 +5,7 @@ from msgspec import Struct
 
 from queen.core.administration import DeadLetterFilter
 from queen.core.errors import BadRequestError, NotFoundError
+from queen.engine.context import Context
 from queen.engine.handlers.removal import delete_dead_letter as remove
 from queen.engine.handlers.removal import purge_dead_letters as purge
 from queen.http import queries
@@ -15,6 +16,7 @@ from queen.http.parameters import DEAD_LETTER_ID, GROUP, NAME, PARTITION
 from queen.http.queries import DEAD_LETTER_NOT_FOUND
 from queen.http.request import QueenRequest
 from queen.operations.list_dead_letters import ERROR, error_text
+from queen.operations.noted_letters import letter_of
 from queen.operations.server import Server
 
 
@@ -74,10 +76,18 @@ async def purge_dead_letters(server: Server, req: QueenRequest, resp: falcon.asg
     audited=True,
 )
 async def delete_dead_letter(
-    server: Server, _req: QueenRequest, resp: falcon.asgi.Response, dead_letter_id: str
+    server: Server, req: QueenRequest, resp: falcon.asgi.Response, dead_letter_id: str
 ) -> None:
     """Deletes it; its message stays acknowledged."""
     number = queries.dead_letter_number(dead_letter_id)
-    if not await server.run(lambda context: remove(context, number)):
+
+    async def work(context: Context) -> bool:
+        letter = await context.with_retries(lambda _again: context.administration.dead_letters.find(number))
+        if letter is None:
+            return False
+        req.about.append(letter_of(letter))
+        return await remove(context, number)
+
+    if not await server.run(work):
         raise NotFoundError(DEAD_LETTER_NOT_FOUND)
     answer(resp, DeletedDeadLetter(True, dead_letter_id))

@@ -15,6 +15,7 @@ from queen.http.parsing import check_name, decode
 from queen.http.queries import DEAD_LETTER_NOT_FOUND, MESSAGE_NOT_FOUND, dead_letter_number, message_key
 from queen.http.request import QueenRequest
 from queen.log import ids
+from queen.operations.noted_letters import noting
 from queen.operations.server import Server
 
 _BODY_BYTES_MAX = 64 * 1024
@@ -88,7 +89,11 @@ async def replay_dead_letter(
             check_name(name, field)
     replayed = await server.run(
         lambda context: find_and_replay(
-            context, lambda context: context.administration.dead_letters.find(number), target.queue, target.partition
+            context,
+            lambda context: context.administration.dead_letters.find(number),
+            noting(req),
+            target.queue,
+            target.partition,
         )
     )
     if replayed is None:
@@ -108,12 +113,14 @@ async def replay_dead_letter(
     audited=True,
 )
 async def retry_message(
-    server: Server, _req: QueenRequest, resp: falcon.asgi.Response, partition_id: str, transaction_id: str
+    server: Server, req: QueenRequest, resp: falcon.asgi.Response, partition_id: str, transaction_id: str
 ) -> None:
     """Pushes it to the end of its partition."""
     key = message_key(partition_id, transaction_id)
     replayed = await server.run(
-        lambda context: find_and_replay(context, lambda context: context.administration.dead_letters.find_newest(key))
+        lambda context: find_and_replay(
+            context, lambda context: context.administration.dead_letters.find_newest(key), noting(req)
+        )
     )
     if replayed is None:
         raise NotFoundError(MESSAGE_NOT_FOUND)

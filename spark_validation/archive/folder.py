@@ -234,8 +234,8 @@ def open_filled(folder: Path) -> Archive:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One job at a time.
+def locked(folder: Path, what: str = "archive job") -> Iterator[None]:
+    """One job at a time; ``what`` it is.
 
     Raises:
         ArchiveError: another one is running, or the folder is not writable.
@@ -249,7 +249,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as problem:
-            raise ArchiveError(f"{folder}: another archive job is running there. Wait until it ends") from problem
+            raise ArchiveError(f"{folder}: another {what} is running there. Wait until it ends") from problem
         yield
 
 

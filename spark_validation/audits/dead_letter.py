@@ -1,6 +1,6 @@
 """Dead letters: neither early nor late nor twice, and kept."""
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
@@ -9,6 +9,7 @@ from ..lives import plain
 from ..tables import few
 from .basis import judges
 from .evidence import sentence, violations
+from .excuse import unless_amid, unseen
 
 
 def _failures(acks: DataFrame, limits: DataFrame, lanes: DataFrame) -> DataFrame:
@@ -42,12 +43,15 @@ def _letters(acks: DataFrame) -> DataFrame:
 
 @checks("G-DLQ-1", "G-DLQ-2", level=Level.AUDIT)
 @judges("failure in a queue whose retry limit is known", _failures)
-def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFrame, hidden: DataFrame) -> DataFrame:
+def dead_letters_come_in_time(
+    acks: DataFrame, limits: DataFrame, lanes: DataFrame, hidden: DataFrame, amid: DataFrame
+) -> DataFrame:
     """A message that is dead-lettered too early, too late, or twice.
 
     Too early: by a failed ack that cannot be failure number ``retryLimit`` + 1. Too late: not by the ack that must be.
     The number of earlier failures is known only within bounds, because of acks without an answer and concurrent acks.
-    If the journal of a consumer was cut short, there may have been any number of further failures.
+    If the journal of a consumer was cut short, there may have been any number of further failures; and of a message
+    that was acked during a change of the group.
     """
     message = ("lane", "group", "hash")
     judged = _failures(acks, limits, lanes)
@@ -72,7 +76,8 @@ def dead_letters_come_in_time(acks: DataFrame, limits: DataFrame, lanes: DataFra
     one = one.withColumn("least", least).withColumn("most", most)
     late = one.where(~F.col("dead") & (F.col("least") >= F.col("highest")))
     early = one.where(F.col("dead") & (F.col("most") < F.col("lowest")))
-    early = early.join(few(hidden.where("tail")), ["queue", "group"], "left_anti")
+    early = early.join(few(unseen(hidden, F.col("tail"))), ["queue", "group"], "left_anti")
+    early = unless_amid(early, amid)
     return (
         violations(twice, sentence("was dead-lettered %s times", "letters"))
         .unionByName(
@@ -99,12 +104,12 @@ def answered_dead_letters_are_kept(
     """A message that was answered as a dead letter, but is not stored exactly once as one.
 
     Only for queues with dead letters enabled, and since their creation: deleting a queue deletes its dead letters. Not
-    if an operator deleted or replayed it since; one that was deleted by its number may be any.
+    if an operator deleted or replayed it since.
     """
-    keeping = lanes.join(F.broadcast(queues.where("keeps_dead_letters")), "queue").select("lane", "queue", "created_at")
+    keeping = lanes.join(F.broadcast(queues.where("keeps_dead_letters")), "queue").select("lane", "created_at")
     letters = _letters(acks).join(F.broadcast(keeping), "lane").where(F.col("completed") >= F.col("created_at"))
     letters = letters.withColumn("group", plain("group"))
-    letters = letters.groupBy("lane", "group", "hash").agg(F.min("queue").alias("queue"), F.min("invoked").alias("at"))
+    letters = letters.groupBy("lane", "group", "hash").agg(F.min("invoked").alias("at"))
     known = messages.select("lane", "hash", F.coalesce("offset", "log_offset").alias("offset")).where(
         F.col("offset").isNotNull()
     )
@@ -115,12 +120,9 @@ def answered_dead_letters_are_kept(
     gone = (
         (F.col("kept") == 0)
         & (F.col("until") >= F.col("at"))
-        & F.coalesce(F.col("q") == F.col("queue"), F.lit(True))
+        & (F.col("on") == F.col("lane"))
         & F.coalesce(F.col("g") == F.col("group"), F.lit(True))
         & F.coalesce(F.col("h") == F.col("hash"), F.lit(True))
     )
-    found = found.join(F.broadcast(letters_gone.where(~F.col("one"))), gone, "left_anti")
-    if single := letters_gone.where("one").count():
-        place = F.row_number().over(Window.partitionBy(F.col("kept") == 0).orderBy("at", "lane", "offset"))
-        found = found.withColumn("place", place).where((F.col("kept") > 0) | (F.col("place") > single))
+    found = found.join(F.broadcast(letters_gone.withColumnRenamed("lane", "on")), gone, "left_anti")
     return violations(found, sentence("was dead-lettered, and is stored %s times as a dead letter", "kept"))

@@ -1,11 +1,21 @@
 """Messages that need not exist, be delivered, or be finished: removed by retention, deleted, or given up by a group."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from ..tables import few
 
 _MESSAGE = ["lane", "group", "offset"]
+
+
+def unseen(hidden: DataFrame, how: Column) -> DataFrame:
+    """The groups with deliveries that no journal may have, and that were so; ``unless_amid`` excuses the others."""
+    return hidden.where(how & ~F.col("amid"))
+
+
+def unless_amid(rows: DataFrame, amid: DataFrame) -> DataFrame:
+    """The rows (``lane``, ``group``, ``hash``) of whose message the life of each delivery and ack is known."""
+    return rows.join(few(amid), ["lane", "group", "hash"], "left_anti")
 
 
 def unless_removed(rows: DataFrame, kept: DataFrame, stored: str = "answered") -> DataFrame:

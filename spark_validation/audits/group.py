@@ -8,14 +8,14 @@ from spec.guarantees import Level, checks
 from ..tables import few, looked_up
 from .basis import judges
 from .evidence import violations
-from .excuse import emptied, unless_all_given_up, unless_gone
+from .excuse import emptied, unless_all_given_up, unless_amid, unless_gone, unseen
 
 
 def _stored(
     messages: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame, last_lives: DataFrame
 ) -> DataFrame:
     """By group: the messages that were stored before the queue was seen to be empty for it."""
-    swallowed = hidden.where(F.col("swallowed") | F.col("tail"))
+    swallowed = unseen(hidden, F.col("swallowed") | F.col("tail"))
     empty = drained.join(swallowed, ["queue", "group"], "left_anti")
     known = F.coalesce("offset", "log_offset").alias("offset")
     groups = F.broadcast(emptied(empty, lanes, last_lives))
@@ -32,18 +32,19 @@ def every_group_gets_every_message(
     lanes: DataFrame,
     hidden: DataFrame,
     last_lives: DataFrame,
+    amid: DataFrame,
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
 ) -> DataFrame:
     """A message that was stored before the queue was seen to be empty for a group, but was never delivered to it.
 
     Not if it was removed, deleted, or evicted, and not if a pop with autoAck without an answer, or a consumer whose
-    journal was cut short, may have taken it.
+    journal was cut short, may have taken it, or it was delivered during a change of the group.
     """
     due = _stored(messages, drained, lanes, hidden, last_lives)
     given = fates.where(F.col("deliveries") > 0).select("lane", "group", "hash")
     missed = due.join(looked_up(given), ["lane", "group", "hash"], "left_anti")
-    missed = unless_gone(missed, kept, given_up)
+    missed = unless_amid(unless_gone(missed, kept, given_up), amid)
     return violations(missed, F.lit("was stored, but never delivered to the group"))
 
 

@@ -8,7 +8,7 @@ from spec.guarantees import Level, checks
 from ..tables import few, looked_up, unless
 from .basis import judges
 from .evidence import sentence, violations
-from .excuse import emptied, unless_gone, unless_removed
+from .excuse import emptied, unless_amid, unless_gone, unless_removed, unseen
 
 
 def _answered(messages: DataFrame, kept: DataFrame) -> DataFrame:
@@ -160,7 +160,7 @@ def _arrived(
     fates: DataFrame, drained: DataFrame, lanes: DataFrame, hidden: DataFrame, last_lives: DataFrame
 ) -> DataFrame:
     """The messages that were delivered to a group before the queue was seen to be empty for it."""
-    empty = drained.join(hidden.where("tail"), ["queue", "group"], "left_anti")
+    empty = drained.join(unseen(hidden, F.col("tail")), ["queue", "group"], "left_anti")
     known = few(emptied(empty, lanes, last_lives))
     arrived = fates.where(F.col("deliveries") > 0).join(known, ["lane", "group"])
     return arrived.where(F.col("seen_at") < F.col("empty_at"))
@@ -174,15 +174,17 @@ def what_was_delivered_is_done_in_the_end(
     lanes: DataFrame,
     hidden: DataFrame,
     last_lives: DataFrame,
+    amid: DataFrame,
     kept: DataFrame | None = None,
     given_up: DataFrame | None = None,
 ) -> DataFrame:
     """A message that was delivered before the queue was seen to be empty, but that no consumer can have finished.
 
-    Not if it was removed, deleted, or evicted.
+    Not if it was removed, deleted, or evicted, or acked during a change of the group.
     """
     unfinished = fates.where(~F.col("may_finish"))
     left = unless_gone(_arrived(unfinished, drained, lanes, hidden, last_lives), kept, given_up)
+    left = unless_amid(left, amid)
     return violations(left, F.lit("was delivered, but neither finished nor delivered again"))
 
 
@@ -196,7 +198,7 @@ def _passed(
 ) -> DataFrame:
     """By group with complete journals: the messages of the log at or below its cursors."""
     judged = groups.where("whole").join(active, ["queue", "group"], "left_semi")
-    judged = judged.join(hidden.where(F.col("tail") | F.col("swallowed")), ["queue", "group"], "left_anti")
+    judged = judged.join(unseen(hidden, F.col("tail") | F.col("swallowed")), ["queue", "group"], "left_anti")
     passed = cursors.join(F.broadcast(judged), ["queue", "group"], "left_semi").select("lane", "group", "acked")
     passed = passed.join(few(last_lives.where(~F.col("whole"))), ["lane", "group"], "left_anti")
     rows = messages.where(F.col("logged") > 0).select("lane", F.col("log_offset").alias("offset"), "hash")
@@ -217,16 +219,17 @@ def cursors_pass_only_what_is_done(
     active: DataFrame,
     hidden: DataFrame,
     last_lives: DataFrame,
+    amid: DataFrame,
     kept: DataFrame,
     given_up: DataFrame,
 ) -> DataFrame:
     """A message of the log at or below the cursor of a group that no consumer of the group can have finished.
 
-    Not if it was removed, deleted, or evicted. Only for groups in the journals that began at the oldest message, and if
-    no journal was cut short.
+    Not if it was removed, deleted, or evicted, or delivered or acked during a change of the group. Only for groups in
+    the journals that began at the oldest message, and if no journal was cut short.
     """
     rows = _passed(messages, cursors, groups, active, hidden, last_lives)
     done = fates.where("may_finish").select("lane", "group", "hash")
     skipped = rows.join(looked_up(done), ["lane", "group", "hash"], "left_anti")
-    skipped = unless_gone(skipped, kept, given_up)
+    skipped = unless_amid(unless_gone(skipped, kept, given_up), amid)
     return violations(skipped, sentence("is at or below the cursor %s, but no consumer finished it", "acked"))

@@ -37,6 +37,7 @@ _PATHS = tuple(
         ),
         ("POST", r"/consumer-groups/(?P<group>.+)/queues/(?P<queue>.+)/seek", GROUP_SOUGHT),
         ("DELETE", r"/dlq", LETTERS_DELETED),
+        ("POST", r"/dlq/replay", LETTER_REPLAYED),
         ("DELETE", r"/dlq/.+", LETTER_DELETED),
         ("POST", r"/dlq/.+/replay", LETTER_REPLAYED),
         ("POST", r"/messages/.+/.+/retry", LETTER_REPLAYED),
@@ -44,6 +45,20 @@ _PATHS = tuple(
         ("POST", r"/configure", CONFIGURED),
     )
 )
+
+
+class _Letter(Struct, rename="camel"):
+    partition_id: str
+    transaction_id: str
+    consumer_group: str
+
+
+class _ReplayedAs(Struct, rename="camel"):
+    queue: str
+    partition: str
+    transaction_id: str
+    message_id: str
+    duplicate: bool
 
 
 class _Line(Struct):
@@ -56,6 +71,13 @@ class _Line(Struct):
     answer: str = ""
     status: int | None = None
     took_ms: float = _UNKNOWN_MS
+    dead_letter: _Letter | None = None
+    replayed_as: _ReplayedAs | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether the outcome is known."""
+        return self.status is not None and self.status < 500
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -75,7 +97,7 @@ def read_changes(path: Path, agent: str) -> Iterator[Call]:
             for fields in _rows(told) if told.logger == AUDIT else ():
                 at = (told.time - _EPOCH) // _MICROSECOND
                 last = max(last, at)
-                answered = at + _MILLISECOND if (told.status or 500) < 500 else None
+                answered = at + _MILLISECOND if told.known else None
                 sent = max(at - int(told.took_ms * 1000) - _MILLISECOND, 0)
                 outcome = "unknown" if answered is None else "ok"
                 yield Call(
@@ -105,7 +127,8 @@ def _plain(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[str
     query = parse_qs(line.query)
     queue = names.get("queue") or query.get("queue", [None])[0]
     group = names.get("group") or query.get("consumerGroup", [""])[0]
-    yield {"kind": "change", "client": change, "queue": queue, "partition": names.get("partition"), "group": group}
+    partition = names.get("partition") or query.get("partition", [None])[0]
+    yield {"kind": "change", "client": change, "queue": queue, "partition": partition, "group": group}
 
 
 def _sought(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[str, Any]]:
@@ -134,19 +157,27 @@ def _given_up(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[
     yield {"kind": "change", "client": change, "group": "", "acks": items}
 
 
-def _replayed(line: _Line, change: str, _names: dict[str, str]) -> Iterator[dict[str, Any]]:
-    told = _json(line.answer)
-    row = {"kind": "change", "client": change, "group": ""}
-    if "originalTransactionId" not in told:
-        yield row
-        return
-    yield row | {"acks": (AckItem("", "", told["originalTransactionId"], told["consumerGroup"]),)}
-    now = told["replayedAs"]
-    item = PushItem(
-        told["queue"], told["partition"], now["transaction_id"], "ok", now["status"] == "duplicate",
-        message_id=now["message_id"],
-    )  # fmt: skip
-    yield {"kind": "push", "pushes": (item,)}
+def _letter_gone(line: _Line, change: str, _names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """The dead letter that the line names; one that it does not name was not found."""
+    if letter := line.dead_letter:
+        item = AckItem("", letter.partition_id, letter.transaction_id, letter.consumer_group)
+        yield {"kind": "change", "client": change, "group": "", "acks": (item,)}
 
 
-_MAKERS = {GROUP_SOUGHT: _sought, CONFIGURED: _configured, GIVEN_UP: _given_up, LETTER_REPLAYED: _replayed}
+def _replayed(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    now = line.replayed_as
+    # One that was replayed before, or could not be, is kept.
+    if not line.known or (now and not now.duplicate):
+        yield from _letter_gone(line, change, names)
+    if now:
+        item = PushItem(now.queue, now.partition, now.transaction_id, "ok", now.duplicate, message_id=now.message_id)
+        yield {"kind": "push", "pushes": (item,)}
+
+
+_MAKERS = {
+    GROUP_SOUGHT: _sought,
+    CONFIGURED: _configured,
+    GIVEN_UP: _given_up,
+    LETTER_DELETED: _letter_gone,
+    LETTER_REPLAYED: _replayed,
+}

@@ -1,8 +1,9 @@
-"""Streams of new data: segments of the log, and lines of journals.
+"""The stream of new data: lines of journals, and segments of the log.
 
 Rows are (queue, partition, group, segment, said): a segment of the log, or what a call says of a partition and group,
 as MessagePack of ``windows.Segment`` and ``windows.Said``. The log is read from the start of the stream on, journals
-from their beginning.
+from their beginning. A batch ends where the journals ended first, and then the log: so whatever these lines say to be
+stored is in the log below the heads of the same batch, or lost.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import Any
 import asyncpg
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from pyspark_queen.database import CONNECT_S, reason
@@ -24,6 +26,8 @@ from .windows import Segment
 
 SCHEMA = "queue string, partition string, `group` string, segment binary, said binary"
 Row = tuple[str, str, str, bytes | None, bytes | None]
+Places = dict[str, int]
+Ends = dict[str, Places]
 
 _PARTS_A_TASK = 500
 _TAIL = 1 << 20
@@ -91,29 +95,24 @@ class Parts(InputPartition):
         self.parts = parts
 
 
-class SegmentReader(DataSourceStreamReader):
-    """An offset of the stream is the head of each partition: what lies below a head is committed, and stays."""
+class Segments:
+    """The log from heads to heads: what lies below a head is committed, and stays."""
 
-    def __init__(self, dsn: str, since: dict[str, int]) -> None:
-        self._dsn, self._since = dsn, since
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """The heads when the stream was asked for."""
-        return self._since
-
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark 4.1 gives no arguments
+    def end(self) -> Places:
         """The heads now."""
         return heads(self._dsn)
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Parts]:
+    def tasks(self, start: Places, end: Places) -> list[Parts]:
         """The partitions whose head has moved."""
         moved = [(int(part), start.get(part, 0), head) for part, head in end.items() if head > start.get(part, 0)]
         return [Parts(moved[n : n + _PARTS_A_TASK]) for n in range(0, len(moved), _PARTS_A_TASK)]
 
-    def read(self, partition: InputPartition) -> Iterator[Row]:
+    def read(self, task: Parts) -> Iterator[Row]:
         """The segments between the heads."""
-        assert isinstance(partition, Parts)
-        for row in _ask(self._dsn, _SEGMENTS, *map(list, zip(*partition.parts, strict=True))):
+        for row in _ask(self._dsn, _SEGMENTS, *map(list, zip(*task.parts, strict=True))):
             # A damaged segment, which the audit reports, has fewer than it should.
             ids = row["ids"] or b""
             hashes = (np.frombuffer(ids[: len(ids) // 16 * 16], ">u8")[::2] >> np.uint64(4)).tolist()
@@ -130,79 +129,98 @@ class SegmentReader(DataSourceStreamReader):
             yield row["queue"], row["partition"], "", msgspec.msgpack.encode(segment), None
 
 
-class SegmentSource(DataSource):
-    """Options: ``dsn``, and ``since``: the heads to begin with, as JSON."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The name of the source in queries."""
-        return "queen_segments"
-
-    def schema(self) -> str:
-        """One row a segment."""
-        return SCHEMA
-
-    def streamReader(self, schema: object) -> SegmentReader:  # noqa: ARG002, N802 - Spark's signature
-        """What the stream runs."""
-        return SegmentReader(self.options["dsn"], msgspec.json.decode(self.options["since"]))
-
-
 class Lines(InputPartition):
-    """Whole lines of a file between two places, in bytes."""
+    """Whole lines of a file between two places, in bytes; and the heads at the end of the batch."""
 
-    def __init__(self, path: str, start: int, end: int) -> None:
-        self.path, self.start, self.end = path, start, end
+    def __init__(self, path: str, start: int, end: int, heads_: Places) -> None:
+        self.path, self.start, self.end, self.heads = path, start, end, heads_
 
 
-class LineReader(DataSourceStreamReader):
-    """An offset of the stream is, by file, the place behind its last whole line."""
+class Journals:
+    """The journals from places to places: by file, the one behind its last whole line."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """The beginning of all files."""
-        return {}
-
-    def latestOffset(self) -> dict[str, int]:  # type: ignore[override]  # noqa: N802 - Spark 4.1 gives no arguments
+    def end(self) -> Places:
         """The current sizes of the files."""
         return {str(path): _whole_lines(path) for path in files_of(self._folder) if path.suffix == ".jsonl"}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Lines]:
+    def tasks(self, start: Places, end: Places, heads_: Places) -> list[Lines]:
         """The files that have grown."""
-        return [Lines(path, start.get(path, 0), size) for path, size in end.items() if size > start.get(path, 0)]
+        grown = [(path, start.get(path, 0), size) for path, size in end.items() if size > start.get(path, 0)]
+        return [Lines(*each, heads_) for each in grown]
 
-    def read(self, partition: InputPartition) -> Iterator[Row]:
+    @staticmethod
+    def read(task: Lines) -> Iterator[Row]:
         """The calls of the new lines."""
-        assert isinstance(partition, Lines)
-        with Path(partition.path).open("rb") as file:
-            file.seek(partition.start)
+        with Path(task.path).open("rb") as file:
+            file.seek(task.start)
             # Line by line, because a long existing journal does not fit into memory.
-            while file.tell() < partition.end:
+            while file.tell() < task.end:
                 line = file.readline()
                 try:
                     call = decode_line(line)
                 except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-                    raise JournalError(f"{partition.path}: {problem}, in the line {line[:80]!r}") from problem
+                    raise JournalError(f"{task.path}: {problem}, in the line {line[:80]!r}") from problem
                 for place, what in said(call):
-                    yield place.queue, place.partition, place.group, None, msgspec.msgpack.encode(what)
+                    known = replace(what, head=task.heads.get(str(what.part)))
+                    yield place.queue, place.partition, place.group, None, msgspec.msgpack.encode(known)
 
 
-class LineSource(DataSource):
-    """Option: ``folder``."""
+class LiveReader(DataSourceStreamReader):
+    """An offset of the stream has the places of ``lines``, and the ``heads`` that were looked up after them."""
+
+    def __init__(self, segments: Segments | None, journals: Journals | None, since: Places) -> None:
+        self._segments, self._journals, self._since = segments, journals, since
+
+    def initialOffset(self) -> Ends:  # noqa: N802 - Spark's name
+        """The beginning of all files, and the heads when the stream was asked for."""
+        return {"lines": {}, "heads": self._since}
+
+    def latestOffset(self) -> Ends:  # type: ignore[override]  # noqa: N802 - Spark 4.1 gives no arguments
+        """What there is now."""
+        lines = self._journals.end() if self._journals else {}
+        return {"lines": lines, "heads": self._segments.end() if self._segments else {}}
+
+    def partitions(self, start: Ends, end: Ends) -> list[Parts | Lines]:
+        """The tasks."""
+        found: list[Parts | Lines] = []
+        if self._journals:
+            found += self._journals.tasks(start["lines"], end["lines"], end["heads"])
+        if self._segments:
+            found += self._segments.tasks(start["heads"], end["heads"])
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        """The rows of a task."""
+        if isinstance(partition, Lines):
+            return Journals.read(partition)
+        assert isinstance(partition, Parts)
+        assert self._segments is not None
+        return self._segments.read(partition)
+
+
+class LiveSource(DataSource):
+    """Options: ``dsn`` with ``since``, the heads to begin with as JSON; ``folder``."""
 
     @classmethod
     def name(cls) -> str:
         """The name of the source in queries."""
-        return "queen_journal_lines"
+        return "queen_live"
 
     def schema(self) -> str:
-        """One row for each partition and group that a call names."""
+        """One row a segment, and one for each partition and group that a call names."""
         return SCHEMA
 
-    def streamReader(self, schema: object) -> LineReader:  # noqa: ARG002, N802 - Spark's signature
+    def streamReader(self, schema: object) -> LiveReader:  # noqa: ARG002, N802 - Spark's signature
         """What the stream runs."""
-        return LineReader(self.options["folder"])
+        dsn, folder = self.options.get("dsn"), self.options.get("folder")
+        return LiveReader(
+            Segments(dsn) if dsn else None,
+            Journals(folder) if folder else None,
+            msgspec.json.decode(self.options.get("since", "{}")),
+        )
 
 
 def _whole_lines(path: Path) -> int:

@@ -17,8 +17,9 @@ from pyspark_queen.batches import batches
 
 from ..errors import AuditError, AwayError
 from ..session import first_line
-from .sources import LineSource, SegmentSource, heads
-from .windows import CallWindow, Finding, LogWindow, Place, Said, Segment
+from .checkpoint import Checkpoint
+from .sources import LiveSource, heads
+from .windows import CallWindow, Finding, LogWindow, Place, Said, Segment, Stored
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -28,6 +29,7 @@ _FINDING = "guarantee string, queue string, partition string, `group` string, of
 _PLACE = ["queue", "partition", "group"]
 _LOOK_S = 1
 _BYTES_AT_ONCE = 32 << 20
+_BATCHES_KEPT = 10
 _SLOW = 4
 _TOO_SLOW = "Python worker failed to connect back"
 """Spark gives a Python process ten seconds to start. Under load that may be too short, so the query is restarted."""
@@ -45,7 +47,7 @@ def findings(stream: DataFrame, clock_bound: int, *, with_log: bool) -> DataFram
 
     def judge(key: tuple[str, ...], chunks: Iterator[pd.DataFrame], state: "GroupState") -> Iterator[pd.DataFrame]:
         window = msgspec.msgpack.decode(state.get[0], type=Window) if state.exists else Window()
-        place, segments, found = Place(*key), list[Segment](), list[Finding]()
+        place, segments, stored, found = Place(*key), list[Segment](), list[Stored](), list[Finding]()
 
         def said() -> Iterator[bytes]:
             for rows in chunks:
@@ -57,7 +59,8 @@ def findings(stream: DataFrame, clock_bound: int, *, with_log: bool) -> DataFram
         for some in batches(said(), len, _BYTES_AT_ONCE):
             calls = [msgspec.msgpack.decode(call, type=Said) for call in some]
             found += window.calls.add(place, calls, clock_bound, beside_log=with_log)
-        found += window.log.add(place, segments)
+            stored.extend(each for call in calls for each in call.stored())
+        found += window.log.add(place, segments, stored)
         state.update((msgspec.msgpack.encode(window),))
         yield pd.DataFrame([msgspec.structs.astuple(each) for each in found], columns=list(Finding.__struct_fields__))
 
@@ -68,15 +71,13 @@ def findings(stream: DataFrame, clock_bound: int, *, with_log: bool) -> DataFram
 
 def streams(spark: SparkSession, dsn: str | None, journal: Path | None) -> DataFrame:
     """The rows of the given sources, at least one; the log from now on."""
-    given = []
+    spark.dataSource.register(LiveSource)
+    reader = spark.readStream.format(LiveSource.name())
     if dsn:
-        spark.dataSource.register(SegmentSource)
-        since = msgspec.json.encode(heads(dsn)).decode()
-        given.append(spark.readStream.format(SegmentSource.name()).options(dsn=dsn, since=since).load())
+        reader = reader.options(dsn=dsn, since=msgspec.json.encode(heads(dsn)).decode())
     if journal:
-        spark.dataSource.register(LineSource)
-        given.append(spark.readStream.format(LineSource.name()).option("folder", str(journal.resolve())).load())
-    return given[0].unionByName(given[1]) if len(given) > 1 else given[0]
+        reader = reader.option("folder", str(journal.resolve()))
+    return reader.load()
 
 
 class Listener(Protocol):
@@ -90,33 +91,38 @@ class Listener(Protocol):
 
 
 def watch(
-    found: DataFrame, work: Path, interval_s: float, listener: Listener, go_on: Callable[[], bool], dsn: str | None
+    found: DataFrame,
+    checkpoint: Checkpoint,
+    interval_s: float,
+    listener: Listener,
+    go_on: Callable[[], bool],
+    dsn: str | None,
 ) -> None:
     """Reports findings until it is stopped; then it judges everything until that time.
 
-    While PostgreSQL is unavailable it waits, and then continues where it was.
+    While PostgreSQL is unavailable it waits, and then continues where it was. With the checkpoint of an earlier watch
+    it continues where that one was.
 
     Raises:
         AuditError: a source can no longer be read, or it was stopped while PostgreSQL was unavailable.
     """
-    told = -1
 
     def tell(batch: DataFrame, number: int) -> None:
-        nonlocal told
         # A restarted query repeats its last batch.
-        if number > told:
+        if number > checkpoint.told:
             for row in batch.collect():
                 listener.found(Finding(**row.asDict()))
-            told = number
+            checkpoint.tell(number)
 
     # A trigger without new data also reports progress.
     found.sparkSession.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
     # A call may have thousands of messages; Spark's default of 10,000 rows would be gigabytes.
     found.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
+    found.sparkSession.conf.set("spark.sql.streaming.minBatchesToRetain", str(_BATCHES_KEPT))
     writer = found.writeStream.outputMode("append").foreachBatch(tell).trigger(processingTime=f"{interval_s} seconds")
     slow = 0
     while True:
-        query = writer.option("checkpointLocation", str(work / "watch")).start()
+        query = writer.option("checkpointLocation", str(checkpoint.stream)).start()
         try:
             while go_on():
                 query.awaitTermination(_LOOK_S)

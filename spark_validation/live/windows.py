@@ -5,6 +5,7 @@ left a window is no longer compared: the audit of the whole log, afterwards, com
 """
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from itertools import islice, takewhile
 from typing import TypeVar
 
@@ -19,6 +20,9 @@ _Value = TypeVar("_Value")
 
 MESSAGES = 1_000
 """Maximum of kept messages per partition (and group)."""
+
+_FORGET_AT = 2
+"""A batch may be long: then what is remembered above this many times ``MESSAGES`` is forgotten meanwhile."""
 
 CALLS = 200
 """Maximum of kept calls per partition and group."""
@@ -58,7 +62,8 @@ class Said(Struct, frozen=True):
 
     ``first`` are the offsets of deliveries that the server called the first, in the order of the answer. Messages are
     transaction ids, with their offset as far as it was told: retention may free an id for another message. ``part`` is
-    the number of the partition, if a message id told it.
+    the number of the partition, if a message id told it, and ``head`` its log end when the call was read, if there was
+    one.
     """
 
     agent: str
@@ -70,6 +75,28 @@ class Said(Struct, frozen=True):
     finished: list[tuple[str, int | None]]
     queued: list[tuple[str, int | None]]
     part: int | None = None
+    head: int | None = None
+
+    def stored(self) -> "Iterator[Stored]":
+        """What must be in the log, if it was looked at."""
+        if self.part is not None and self.head is not None:
+            for name, offset in self.queued:
+                if offset is not None:
+                    yield Stored(self.part, offset, hash_of(name), self.head)
+
+
+class Stored(Struct, frozen=True):
+    """A message that a push was answered to have stored, and where the log of its partition ended later."""
+
+    part: int
+    offset: int
+    id: int
+    head: int
+
+
+def hash_of(name: str) -> int:
+    """The first 60 bits of the hash of a transaction id."""
+    return int.from_bytes(sha256(name.encode()).digest()[:8], "big") >> 4
 
 
 class Place(Struct, frozen=True):
@@ -81,25 +108,53 @@ class Place(Struct, frozen=True):
 
 
 class LogWindow(Struct):
-    """Checks that offsets have no gaps, times never fall, and transaction ids of kept messages are unique."""
+    """Checks that offsets have no gaps, times never fall, transaction ids are unique, and no message is lost.
+
+    ``known_from`` is the offset from which on it has seen all ids.
+    """
 
     part: int = 0
+    known_from: int = 0
+    oldest: int = 0
     next: int | None = None
     created_at: int = 0
     seen: dict[int, int] = msgspec.field(default_factory=dict)
 
-    def add(self, place: Place, segments: Iterable[Segment]) -> Iterator[Finding]:
-        """Adds new segments in any order."""
+    def add(self, place: Place, segments: Iterable[Segment], stored: Iterable[Stored] = ()) -> Iterator[Finding]:
+        """Adds new segments in any order, and looks for what was answered as stored."""
+        waiting = sorted(stored, key=lambda each: (each.part, each.offset), reverse=True)
         for segment in sorted(segments, key=lambda each: (each.part, each.first)):
             if segment.part > self.part:
                 self.part, self.next, self.created_at, self.seen = segment.part, None, 0, {}
+                self.known_from = segment.since
             self._remove(segment)
             yield from self._look(place, segment)
             self.next, self.created_at = segment.last + 1, max(self.created_at, segment.created_at)
+            self.oldest = segment.oldest
             for place_, id_ in enumerate(segment.ids):
                 if id_:
                     self.seen.setdefault(id_, segment.first + place_)
-        _forget(self.seen, MESSAGES)
+            while waiting and (waiting[-1].part, waiting[-1].offset) <= (segment.part, segment.last):
+                yield from self._find(place, waiting.pop())
+            if len(self.seen) > _FORGET_AT * MESSAGES:
+                self._forget()
+        for each in reversed(waiting):
+            yield from self._find(place, each)
+        self._forget()
+
+    def _forget(self) -> None:
+        if _forget(self.seen, MESSAGES):
+            self.known_from = next(iter(self.seen.values()), self.known_from)
+
+    def _find(self, place: Place, stored: Stored) -> Iterator[Finding]:
+        """Whether a message is where its push was answered to have stored it."""
+        text = "was answered as stored, but the log has another message there"
+        known = stored.part == self.part and max(self.known_from, self.oldest) <= stored.offset < (self.next or 0)
+        lost = known and stored.id not in self.seen
+        if stored.offset >= stored.head:
+            lost, text = True, f"was answered as stored, but its log ends before offset {stored.head}"
+        if lost:
+            yield Finding("G-DUR-1", place.queue, place.partition, "", stored.offset, text)
 
     def _remove(self, new: Segment) -> None:
         """Frees the transaction ids of messages that retention has removed, or that were deleted."""
@@ -272,7 +327,9 @@ def _out_of_order(offset: int, behind: int) -> tuple[str, int | None, str]:
     return "G-ORD-1", offset, f"offset {offset} was first delivered after offset {behind}"
 
 
-def _forget(remembered: dict[_Key, _Value], most: int) -> None:
-    """Removes the oldest entries above a maximum."""
-    for key in list(islice(remembered, max(0, len(remembered) - most))):
+def _forget(remembered: dict[_Key, _Value], most: int) -> bool:
+    """Removes the oldest entries above a maximum; whether there were any."""
+    too_many = list(islice(remembered, max(0, len(remembered) - most)))
+    for key in too_many:
         del remembered[key]
+    return bool(too_many)

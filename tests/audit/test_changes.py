@@ -12,6 +12,11 @@ TIME = "2026-11-26T05:13:12.127+00:00"
 AT = 1_795_669_992_127_000
 
 
+ID = "00000000-0008-8004-8000-000000000000"
+LETTER = {"partitionId": "p1", "transactionId": "t", "consumerGroup": "g"}
+REPLAYED = {"queue": "q", "partition": "p", "transactionId": "new", "messageId": "m", "duplicate": False}
+
+
 def line(method: str, path: str, **fields: object) -> str:
     told = {"time": TIME, "level": "info", "logger": "queen.audit", "message": "administrative change", "pid": 1}
     asked = {"method": method, "path": f"/api/v1/{path}", "status": 200, "took_ms": 5.0}
@@ -32,9 +37,13 @@ def line(method: str, path: str, **fields: object) -> str:
             [("change", "dead letters deleted", "q", None, "g")],
         ),
         (
-            line("DELETE", "dlq/00000000-0008-8004-8000-000000000000"),
-            [("change", "dead letter deleted", None, None, "")],
+            line("DELETE", "dlq", query="queue=q&partition=p"),
+            [("change", "dead letters deleted", "q", "p", "")],
         ),
+        (line("DELETE", f"dlq/{ID}", dead_letter=LETTER), [("change", "dead letter deleted", None, None, "")]),
+        # It was not found, or could not be replayed.
+        (line("DELETE", f"dlq/{ID}", status=None), []),
+        (line("POST", "dlq/replay", dead_letter=LETTER), []),
         (line("POST", "configure", body='{"queue": "q"}'), [("change", "queue configured", "q", None, "")]),
         (line("POST", "configure", body='{"queue": "q"'), []),
         (line("POST", "resources/queues/q/pause"), []),
@@ -60,15 +69,28 @@ def test_a_change_lies_between_its_request_and_its_answer(tmp_path):
     assert (two.answered, two.outcome) == (None, "unknown")
 
 
-def test_a_replayed_dead_letter_is_a_push(tmp_path):
+@pytest.mark.parametrize("where", [f"dlq/{ID}/replay", "messages/p1/t/retry", "dlq/replay"])
+def test_a_replayed_dead_letter_is_a_push(tmp_path, where):
     path = tmp_path / "server.log"
-    now = {"index": 0, "message_id": "m", "transaction_id": "new", "queueName": "q", "status": "queued", "offset": 3}
-    answer = {"queue": "q", "partition": "p", "consumerGroup": "g", "originalTransactionId": "t", "replayedAs": now}
-    path.write_text(line("POST", "dlq/00000000-0008-8004-8000-000000000000/replay", answer=json.dumps(answer)))
+    path.write_text(line("POST", where, dead_letter=LETTER, replayed_as=REPLAYED))
     change, push, _ = read_changes(path, "it")
-    assert [(each.transaction_id, each.group) for each in change.acks] == [("t", "g")]
+    assert [(each.partition, each.transaction_id, each.group) for each in change.acks] == [("p1", "t", "g")]
     [item] = push.pushes
     assert (item.queue, item.partition, item.transaction_id, item.outcome) == ("q", "p", "new", "ok")
+
+
+def test_a_dead_letter_that_was_replayed_before_is_kept(tmp_path):
+    path = tmp_path / "server.log"
+    path.write_text(line("POST", "dlq/replay", dead_letter=LETTER, replayed_as=REPLAYED | {"duplicate": True}))
+    push, _ = read_changes(path, "it")
+    assert [(each.outcome, each.duplicate) for each in push.pushes] == [("ok", True)]
+
+
+def test_a_replay_whose_outcome_is_unknown_may_have_taken_its_dead_letter(tmp_path):
+    path = tmp_path / "server.log"
+    path.write_text(line("POST", f"dlq/{ID}/replay", dead_letter=LETTER, status=503))
+    change, _ = read_changes(path, "it")
+    assert (change.outcome, [each.transaction_id for each in change.acks]) == ("unknown", ["t"])
 
 
 def test_a_log_lies_beside_journals(tmp_path):

@@ -117,6 +117,7 @@ def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
         (["--clock-bound", "inf"], "--clock-bound"),
         (["--clock-bound", "nan"], "--clock-bound"),
         (["archive", "x"], "queen audit archive --dsn"),
+        (["restore", "x"], "queen audit restore"),
     ],
 )
 def test_bad_input_is_one_line_with_advice(journal, options, said):

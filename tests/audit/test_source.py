@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -25,8 +26,14 @@ from pyspark.sql.types import MapType, StringType, StructType
 from pyspark_queen import columns, write
 from pyspark_queen.columns import Some
 from pyspark_queen.errors import OptionError
-from pyspark_queen.options import BATCH, read_options, write_options
+from pyspark_queen.group import GroupReader, Runs
+from pyspark_queen.options import BATCH, group_options, read_options, write_options
 from pyspark_queen.stream import limited
+from spark_validation.archive import job
+from spark_validation.archive.folder import locked, open_archive, open_filled
+from spark_validation.archive.restore import Range, Restored, Target, restore
+from spark_validation.errors import ArchiveError
+from spark_validation.log.snapshot import Snapshot
 from spark_validation.session import first_line
 from tests.support.guides import code, request_of
 from tests.support.processes import wait_until
@@ -353,6 +360,87 @@ def test_a_stream_reads_each_message_once_across_restarts(spark, place, tmp_path
     assert Run(spark, place, tmp_path / "new").read(queue="flow") == []
 
 
+def grouped(spark: SparkSession, place: Place, folder: Path, then: Any = None, **options: Any) -> list[list[Any]]:
+    """What each batch of a group's stream has, until it ends; ``then`` is called with each batch."""
+    found: list[list[Any]] = []
+
+    def take(rows: DataFrame, number: int) -> None:
+        batch = sorted((row.partition, row.offset, row.payload, row.transactionId) for row in rows.collect())
+        if then:
+            then(number)
+        found.append(batch)
+
+    asked = {"url": str(place.http.base_url), "queue": "grouped", "group": "lake", "maxOffsetsPerTrigger": 10}
+    stream = spark.readStream.format("queen").options(**asked | options).load()
+    query = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(folder))
+    running = query.trigger(availableNow=True).start()
+    try:
+        running.awaitTermination()
+    finally:
+        running.stop()
+    return found
+
+
+def undone(place: Place) -> int:
+    [group] = place.http.get("/api/v1/consumer-groups/lake").raise_for_status().json().values()
+    return sum(each["offsetLag"] for each in group["partitions"])
+
+
+def test_a_group_reads_each_message_once_across_failures_and_restarts(spark, place, tmp_path):
+    place.push("grouped", "a", [*range(25)])
+    place.push("grouped", "b", [{"x": "ü"}], transactionId="mine")
+
+    def fail(number: int) -> None:
+        if number == 1:
+            raise RuntimeError("a failure of a sink")
+
+    with pytest.raises(PySparkException, match="a failure of a sink"):
+        grouped(spark, place, tmp_path, fail, leaseSeconds=3)
+    place.push("grouped", "a", ["later"])
+    # The lease of the batch that failed ends, and it is read again.
+    read = grouped(spark, place, tmp_path, leaseSeconds=3)
+    assert max(len(batch) for batch in read) <= 10
+    everything = [(partition, offset) for batch in read for partition, offset, *_ in batch]
+    assert len(everything) == len(set(everything)) == 17
+    assert {("b", 0), ("a", 25)} <= set(everything)
+    [mine] = [row for batch in read for row in batch if row[0] == "b"]
+    assert mine[2:] == ('{"x":"ü"}', "mine")
+    assert undone(place) == 0
+    assert grouped(spark, place, tmp_path) == []
+    # Acks come too late for their lease: the messages come again, and are not read again.
+    place.push("grouped", "a", ["slow"])
+    read = grouped(spark, place, tmp_path, lambda _: time.sleep(1.5), leaseSeconds=1)
+    assert [[row[1] for row in batch] for batch in read] == [[26]]
+    wait_until(lambda: grouped(spark, place, tmp_path) == [] and undone(place) == 0, "the late ack", 30)
+
+
+def test_a_group_is_read_as_a_stream_of_one_queue(spark, place):
+    url = str(place.http.base_url)
+    reader = spark.read.format("queen").options(url=url, queue="orders", group="g")
+    assert "a consumer group is read as a stream" in said(reader.load())
+    for options, text in (
+        ({"url": url}, "the option queue is missing, which a consumer group needs"),
+        ({"queue": "orders"}, "the option url is missing"),
+        ({"url": url, "queue": "orders", "dsn": "x"}, "the option dsn is of a batch read, and has no effect here"),
+        ({"url": url, "queue": "orders", "leaseSeconds": "0"}, "leaseSeconds='0': not a whole number"),
+    ):
+        with pytest.raises(OptionError, match=re.escape(text)):
+            group_options({"group": "g", **options})
+    with pytest.raises(OptionError, match="a message of a group has no column message"):
+        GroupReader(group_options({"group": "g", "url": url, "queue": "q"}), StructType().add("message", "string"))
+
+
+@given(st.lists(st.integers(0, 40)), st.lists(st.integers(0, 40)))
+def test_runs_are_sets_of_offsets(one, other):
+    ours, theirs = Runs(), Runs()
+    ours.add(one)
+    theirs.add(other)
+    again = Runs(str(ours))
+    assert {offset for offset in range(42) if offset in again} == set(one)
+    assert list(again.beside(theirs)) == sorted(set(one) - set(other))
+    assert len(again.each()) == len({n for n in one if n - 1 not in one})
+
+
 def test_a_stream_fails_when_messages_are_gone(spark, place, tmp_path):
     run = Run(spark, place, tmp_path)
     place.push("fading", "a", [1])
@@ -482,6 +570,39 @@ def test_a_task_that_is_run_again_writes_nothing_twice(spark, place, tmp_path):
         "p0": [{"n": n} for n in range(0, 25_000, 2)],
         "p1": [{"n": n} for n in range(1, 25_000, 2)],
     }
+
+
+def test_a_range_of_an_archive_is_pushed_back_once(spark, place, tmp_path):
+    for n in range(5):
+        place.push("kept", "a", [{"n": n}], transactionId=f"t{n}", headers={"k": "v"})
+    place.push("kept", "b", [1.50, "ü"])
+    with Snapshot(place.dsn) as snapshot, locked(tmp_path):
+        job.add(spark, snapshot, open_archive(tmp_path))
+    archive, target = open_filled(tmp_path), Target(str(place.http.base_url))
+
+    def stored(queue: str) -> list[tuple[Any, ...]]:
+        rows = table(spark, place, queue=queue).orderBy("partition", "offset").collect()
+        return [(row.partition, row.transactionId, row.payload, row.headers) for row in rows]
+
+    before = stored("kept")
+    for _ in range(2):
+        assert restore(spark, archive, Range("kept", into="kept-again"), target) == Restored(len(before), 2)
+        assert stored("kept-again") == before
+    assert restore(spark, archive, Range("kept", "a"), target).parts == 1
+    assert stored("kept") == before, "what the queue still has"
+    [middle] = place.ask(
+        "SELECT (extract(epoch FROM s.created_at) * 1000000)::bigint AS at FROM queen.segments AS s "
+        "JOIN queen.partitions AS p ON p.id = s.part_id JOIN queen.queues AS q ON q.id = p.queue_id "
+        "WHERE q.name = 'kept' AND p.name = 'a' AND s.last_off = 2"
+    )
+    restore(spark, archive, Range("kept", "a", since=middle["at"], into="later"), target)
+    assert [row[1] for row in stored("later")] == ["t2", "t3", "t4"]
+    restore(spark, archive, Range("kept", "a", until=middle["at"], into="sooner"), target)
+    assert [row[1] for row in stored("sooner")] == ["t0", "t1"]
+    with pytest.raises(ArchiveError, match="no messages of the queue nothing"):
+        restore(spark, archive, Range("nothing"), target)
+    with pytest.raises(ArchiveError, match="no messages of the partition kept/z"):
+        restore(spark, archive, Range("kept", "z"), target)
 
 
 def test_a_stream_from_queue_to_queue_moves_each_message_once_whatever_is_repeated(spark, place, tmp_path):

@@ -9,11 +9,13 @@ import asyncpg
 import pytest
 
 from bench.generated_log import load
+from queen.log.ids import message_id
 from spark_validation.errors import AuditError
 from spark_validation.journal.files import to_line
-from spark_validation.journal.schema import Call, Delivery
+from spark_validation.journal.schema import Call, Delivery, PushItem
 from spark_validation.live import sources
 from spark_validation.live import watch as live
+from spark_validation.live.checkpoint import Checkpoint, Origin, opened
 from spark_validation.live.windows import Finding
 from tests.support.outage import fragile_postgres
 from tests.support.processes import open_folder
@@ -43,6 +45,18 @@ class Heard:
 
     def noticed(self, text):
         self.notices.append(text)
+
+
+def once() -> bool:
+    """A watch that judges what there is, and ends."""
+    return False
+
+
+def push(number: int, partition: str, part: int, offset: int, name: str) -> bytes:
+    second = 1_000_000
+    times = {"sent": number * second, "answered": number * second + 1}
+    item = PushItem("generated", partition, name, "ok", message_id=message_id(part, offset))
+    return to_line(Call(run="r", agent="a", number=number, kind="push", **times, pushes=(item,)))
 
 
 def pop(number: int, offset: int) -> bytes:
@@ -79,7 +93,7 @@ def test_what_is_broken_while_it_watches_is_told(spark, dsn, tmp_path):
     found = live.findings(live.streams(spark, dsn, journal), 0, with_log=True)
     asyncio.run(remove_one_and_push_on(dsn))
     # Both partitions have a gap, and the journal a message that comes too late.
-    live.watch(found, tmp_path, 0.2, heard, lambda: len(told) < 3, dsn)
+    live.watch(found, Checkpoint(tmp_path), 0.2, heard, lambda: len(told) < 3, dsn)
     gaps = sorted(each.offset for each in told if each.guarantee == "G-ORD-2")
     assert len(gaps) == 2
     assert sorted((each.guarantee, each.queue, each.offset) for each in told) == [
@@ -91,13 +105,81 @@ def test_what_is_broken_while_it_watches_is_told(spark, dsn, tmp_path):
     ]
 
 
+def test_a_watch_continues_at_its_checkpoint(spark, dsn, tmp_path):
+    """With what it remembers: what the second one finds needs what the first one read, and nothing is told twice."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    lines, folder, origin = journal / "a.jsonl", tmp_path / "checkpoint", Origin("it", str(journal))
+    lines.write_bytes(pop(0, 0) + pop(1, 2) + pop(2, 1) + pop(3, 5))
+
+    def watch() -> list[tuple[str, str, int | None]]:
+        heard = Heard()
+        with opened(folder, origin) as checkpoint:
+            found = live.findings(live.streams(spark, dsn, journal), 0, with_log=True)
+            live.watch(found, checkpoint, 0.2, heard, once, dsn)
+        return sorted((each.guarantee, each.partition, each.offset) for each in heard.findings)
+
+    assert watch() == [("G-ORD-1", "p", 1)]
+    assert watch() == []
+    before = asyncio.run(log_ends(dsn))
+    asyncio.run(load(dsn, 100, 2, 10))
+    gaps = asyncio.run(log_ends(dsn))
+    asyncio.run(remove_one_and_push_on(dsn))
+    (one, one_number, _), (other, other_number, end) = asyncio.run(log_ends(dsn))
+    with lines.open("ab") as file:
+        file.write(pop(4, 3))
+        file.write(push(5, one, one_number, before[0][2], "not this one"))
+        file.write(push(6, other, other_number, end + 5, "never stored"))
+    assert watch() == sorted(
+        [
+            ("G-ORD-1", "p", 3),
+            ("G-DUR-1", one, before[0][2]),
+            ("G-DUR-1", other, end + 5),
+            *(("G-ORD-2", name, offset + 10) for name, _, offset in gaps),
+        ]
+    )
+
+
+async def log_ends(dsn: str) -> list[tuple[str, int, int]]:
+    connection = await asyncpg.connect(dsn)
+    rows = await connection.fetch(
+        "SELECT p.name, p.id, l.next_off FROM queen.log_ends AS l JOIN queen.partitions AS p ON p.id = l.part_id"
+        " ORDER BY p.id"
+    )
+    await connection.close()
+    return [tuple(row) for row in rows]
+
+
+def test_a_checkpoint_belongs_to_a_database_and_journals(tmp_path):
+    folder, origin = tmp_path / "c", Origin("one", "/journals")
+    with opened(folder, origin) as checkpoint:
+        assert checkpoint.told == -1
+        checkpoint.tell(3)
+        with pytest.raises(AuditError, match="another watch is running there"), opened(folder, origin):
+            pass
+    with opened(folder, origin) as checkpoint:
+        assert checkpoint.told == 3
+    with pytest.raises(AuditError, match="its installation is one, and now it is two"):
+        opened(folder, Origin("two", "/journals")).__enter__()
+    with pytest.raises(AuditError, match="its journal is /journals, and now it is None"):
+        opened(folder, Origin("one", None)).__enter__()
+    (folder / "origin.json").write_text("{")
+    with pytest.raises(AuditError, match=r"origin\.json cannot be read"):
+        opened(folder, origin).__enter__()
+    other = tmp_path / "o"
+    other.mkdir()
+    (other / "file").touch()
+    with pytest.raises(AuditError, match="has other files, and no checkpoint"):
+        opened(other, origin).__enter__()
+
+
 def test_a_line_that_is_none_is_named(spark, tmp_path):
     journal: Path = tmp_path / "journal"
     journal.mkdir()
     (journal / "a.jsonl").write_bytes(b"{}\n")
     found = live.findings(live.streams(spark, None, journal), 0, with_log=False)
     with pytest.raises(AuditError, match=r"a\.jsonl: Object missing required field"):
-        live.watch(found, tmp_path, 0.2, Heard(), lambda: True, None)
+        live.watch(found, Checkpoint(tmp_path), 0.2, Heard(), lambda: True, None)
 
 
 @pytest.mark.timeout(2400)
@@ -117,7 +199,7 @@ def test_the_watch_waits_while_postgresql_is_unavailable(spark, tmp_path):
         heard = Restarting(postgres.kill)
         found = live.findings(live.streams(spark, url, None), 0, with_log=True)
         asyncio.run(remove_one_and_push_on(url))
-        live.watch(found, tmp_path, 0.2, heard, lambda: len(heard.findings) < 4, url)
+        live.watch(found, Checkpoint(tmp_path), 0.2, heard, lambda: len(heard.findings) < 4, url)
     assert [text.partition(":")[0] for text in heard.notices] == [
         "PostgreSQL is unavailable",
         "PostgreSQL is available again",
@@ -133,4 +215,4 @@ def test_a_line_that_its_agent_is_not_done_with_is_not_read(tmp_path, monkeypatc
     for whole in (b"", b"a\n", b"first line\nsecond\n"):
         path = tmp_path / "a.jsonl"
         path.write_bytes(whole + b"x" * unfinished)
-        assert sources.LineReader(str(tmp_path)).latestOffset() == {str(path): len(whole)}
+        assert sources.Journals(str(tmp_path)).end() == {str(path): len(whole)}

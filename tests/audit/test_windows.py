@@ -7,7 +7,7 @@ import pytest
 
 from spark_validation.live import windows
 from spark_validation.live.calls import said
-from spark_validation.live.windows import CallWindow, LogWindow, Place, Said, Segment
+from spark_validation.live.windows import CallWindow, LogWindow, Place, Said, Segment, Stored
 from tests.audit.faults import ordinary
 
 PLACE = Place("q", "p", "g")
@@ -55,6 +55,41 @@ def test_each_fault_of_a_log_is_found_once(place, seed):
     assert [(each.guarantee, each.offset) for each in of_log([*rows[:place], again, *rows[place + 1 :]], seed)] == [
         ("G-IDEM-1", 3 * place + 1)
     ]
+
+
+def test_what_was_answered_as_stored_is_in_the_log():
+    """In whatever batch its segment and its call come; beyond what is remembered, or read, nothing is said."""
+    rows = segments(40)
+    every = [Stored(1, each.first + n, id_, 120) for each in rows for n, id_ in enumerate(each.ids) if id_]
+    for seed in range(5):
+        rng, window = random.Random(seed), LogWindow()
+        found = []
+        for batch in in_batches(rows, rng):
+            upto = batch[-1].last
+            calls = [each for each in every if each.offset <= upto and rng.random() < 0.7]
+            rng.shuffle(calls)
+            found += window.add(PLACE, batch, calls)
+        assert found == []
+        assert list(window.add(PLACE, [], every)) == []
+        wrong = [Stored(1, 31, 999_999, 120), Stored(1, 120, 7, 120), Stored(0, 31, 999_999, 120)]
+        assert [each.offset for each in window.add(PLACE, [], wrong)] == [31, 120]
+
+
+def test_nobody_says_what_a_part_of_the_log_had_that_was_not_read():
+    window = LogWindow()
+    late = [msgspec.structs.replace(each, since=30) for each in segments(40)[10:]]
+    assert list(window.add(PLACE, late, [Stored(1, 29, 999_999, 120)])) == []
+    assert [each.offset for each in window.add(PLACE, [], [Stored(1, 30, 999_999, 120)])] == [30]
+
+
+def test_a_long_batch_forgets_while_it_is_read(monkeypatch):
+    monkeypatch.setattr(windows, "MESSAGES", 4)
+    window, rows = LogWindow(), segments(40)
+    every = [Stored(1, each.first + n, id_, 120) for each in rows for n, id_ in enumerate(each.ids) if id_]
+    wrong = [Stored(1, 31, 999_999, 120), Stored(1, 118, 999_999, 120)]
+    assert [each.offset for each in window.add(PLACE, rows, [*every, *wrong])] == [31, 118]
+    assert list(window.add(PLACE, [], [Stored(1, 31, 999_999, 120)])) == []
+    assert len(window.seen) == 4
 
 
 def test_what_retention_removed_is_no_gap():

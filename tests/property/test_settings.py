@@ -390,7 +390,7 @@ def test_a_former_setting_is_no_error_and_is_named_with_what_took_its_place() ->
     environment = dict.fromkeys(GONE | knobs - kept, "anything")
     assert from_environment(environment) == Settings()
     lines = [*ineffective(environment)]
-    assert len(lines) == len(environment) == 57
+    assert len(lines) == len(environment) == 81
     assert all(" is no longer a setting: " in line for line in lines)
 
 

@@ -35,6 +35,8 @@ class Replayed(Struct, frozen=True):
 
 #: Finds the dead letter to replay.
 Find = Callable[[Context], Awaitable[DeadLetter | None]]
+#: Is told of a dead letter before it is replayed, and then what became of it.
+Note = Callable[[DeadLetter, Replayed | None], None]
 
 
 def transaction_id_of(letter: DeadLetter) -> str:
@@ -43,7 +45,7 @@ def transaction_id_of(letter: DeadLetter) -> str:
 
 
 async def find_and_replay(
-    context: Context, find: Find, queue: str | None = None, partition: str | None = None
+    context: Context, find: Find, note: Note, queue: str | None = None, partition: str | None = None
 ) -> Replayed | None:
     """Replays a dead letter, by default to its own queue and partition; ``None``: there is none, or no longer.
 
@@ -53,9 +55,14 @@ async def find_and_replay(
     letter = await context.with_retries(lambda _again: find(context))
     if letter is None:
         return None
+    note(letter, None)
     queue, partition = queue or letter.queue, partition or letter.partition
     put_back = await replay_dead_letter(context, letter, queue, partition)
-    return Replayed(letter, queue, partition, put_back) if put_back is not None else None
+    if put_back is None:
+        return None
+    replayed = Replayed(letter, queue, partition, put_back)
+    note(letter, replayed)
+    return replayed
 
 
 class ReplayedPage(Struct):
@@ -71,7 +78,9 @@ class ReplayedPage(Struct):
     problem: str | None = None
 
 
-async def replay_page(context: Context, wanted: DeadLetterFilter, after: Failure | None, step: int) -> ReplayedPage:
+async def replay_page(
+    context: Context, wanted: DeadLetterFilter, after: Failure | None, step: int, note: Note
+) -> ReplayedPage:
     """Replays those of a queue that match, oldest failure first, one after the other; it looks at ``step``.
 
     One that cannot be replayed is kept, and the others go on.
@@ -81,7 +90,7 @@ async def replay_page(context: Context, wanted: DeadLetterFilter, after: Failure
     page = ReplayedPage(further)
     for number in numbers:
         try:
-            replayed = await find_and_replay(context, lambda _context, number=number: letters.find(number))  # type: ignore[misc]
+            replayed = await find_and_replay(context, lambda _context, number=number: letters.find(number), note)  # type: ignore[misc]
         except (QueueFullError, DecryptionError, NoEncryptionKeyError) as error:
             page.failed += 1
             page.problem = page.problem or str(error)
