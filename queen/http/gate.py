@@ -76,25 +76,22 @@ class Gate:
     ) -> None:
         """Checks a request: its token, or its page if it needs no token."""
         signatures = self._signatures.get(req.uri_template or "")
-        if signatures is None:
-            await self._admit(req, signed=False)
-            return
+        signed = signatures is not None and signatures.present(req)
         try:
-            await self._admit(req, signed=signatures.present(req))
+            needed = self._level(req, req.method)
+            if self._verifier is not None and not signed and (verifier := self._verifier_of(req, needed)) is not None:
+                await self._judge_sender(verifier, req, needed, ())
+                return
+            public = needed is Access.PUBLIC
+            if self._pages is not None:
+                self._pages.check(req, harmless=public)
+            if not public:
+                self._count(req.remote_addr)
         except QueenError as problem:
+            if signatures is None:
+                raise
             signatures.refuse(req, resp, problem)
             resp.complete = True
-
-    async def _admit(self, req: QueenRequest, *, signed: bool) -> None:
-        needed = self._level(req, req.method)
-        if not signed and (verifier := self._verifier_of(req, needed)) is not None:
-            await self._judge_sender(verifier, req, needed, ())
-            return
-        public = needed is Access.PUBLIC
-        if self._pages is not None:
-            self._pages.check(req, harmless=public)
-        if not public:
-            self._count(req.remote_addr)
 
     async def process_resource_ws(
         self, req: QueenRequest, ws: WebSocket, _resource: object, _params: Mapping[str, object]

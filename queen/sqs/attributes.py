@@ -77,7 +77,7 @@ def tidied(given: Mapping[str, str]) -> dict[str, str]:
 def _tidied(name: str, value: str) -> str:
     if name in _BOOLEANS:
         return value.lower()
-    if name == "RedrivePolicy" and value:
+    if name == "RedrivePolicy" and value and isinstance(_object(name, value).get("maxReceiveCount"), str):
         policy = {**_object(name, value), "maxReceiveCount": redrive_of(value).receives_max}
         return msgspec.json.encode(policy).decode()
     return value

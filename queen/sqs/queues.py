@@ -196,7 +196,7 @@ async def untag_queue(call: Call) -> None:
     """Removes tags of a queue."""
     queue, keys = await call.present_queue(), call.given.TagKeys
     if not keys:
-        raise missing("TagKeys")
+        raise invalid_value("Tag keys must be between 1 and 128 characters in length.")
     if not await call.run(lambda context: storage.tag_queue(context, queue.queue_id, {}, keys)):
         raise unknown_queue()
 
