@@ -85,7 +85,7 @@ class Gate:
             public = needed is Access.PUBLIC
             if self._pages is not None:
                 self._pages.check(req, harmless=public)
-            if not public:
+            if not public and self._rate_limit is not None:
                 self._count(req.remote_addr)
         except QueenError as problem:
             if signatures is None:
