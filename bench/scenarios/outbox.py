@@ -22,7 +22,7 @@ _QUIET = {"LOG_LEVEL": "warning"}
 _PAYLOAD = "x" * 100
 _BATCH = 100
 _POP, _OK = "/api/v1/pop/queue/latency?batch=100&wait=true&autoAck=true", 200
-_WAITING = "SELECT (SELECT count(*) FROM queen.outbox) + (SELECT count(*) FROM queen.outbox_held)"
+_WAITING = "SELECT (SELECT coalesce(sum(n), 0) FROM queen.outbox) + (SELECT count(*) FROM queen.outbox_held)"
 
 
 class Settings(Struct, frozen=True):

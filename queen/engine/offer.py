@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from typing import Protocol
 from uuid import UUID, uuid4
 
 from queen.engine.job import Job
@@ -107,6 +108,16 @@ class Offer:
     def may_have_acked(self, job: Job) -> bool:
         """Whether the call, whose outcome is unknown, may have taken messages for this autoAck pop."""
         return self._lost and job.request.auto_ack and self.was_sent(job)
+
+
+class LongPolls(Protocol):
+    """The long polls of a worker, for what appends messages outside of its batches."""
+
+    def offer(self, messages: Mapping[str, int], size: int) -> Offer | None:
+        """Long polls that wait for messages, whose number by queue and size in bytes are given."""
+
+    def take_back(self, offer: Offer) -> None:
+        """Answers those that were served; the others go on waiting."""
 
 
 #: The pops that the push of this context may serve.

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, TooSlowError
 from queen.engine.context import Context
 from queen.engine.handlers.push import current_options
+from queen.engine.offer import LongPolls
 from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, push_of, reason_of
 from queen.engine.outbox_held import HeldOutbox
 from queen.engine.ports import OutboxDatabase, OutboxPartition, OutboxRead, PushOptions
@@ -36,6 +37,7 @@ class Outbox:
     Args:
         context: of the engine.
         database: the procedures.
+        long_polls: those of this worker, which a move serves in its own transaction.
         leads: whether this worker runs the background jobs.
         clock: monotonic, in seconds.
         sleep: waits for a number of seconds.
@@ -45,11 +47,12 @@ class Outbox:
         self,
         context: Context,
         database: OutboxDatabase,
+        long_polls: LongPolls,
         leads: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._context, self._database, self._leads = context, database, leads
+        self._context, self._database, self._long_polls, self._leads = context, database, long_polls, leads
         self._clock, self._sleep = clock, sleep
         self._moving = asyncio.Lock()
         self._held = HeldOutbox(context, database, self._moving, sleep)
@@ -145,7 +148,11 @@ class Outbox:
         movable = [each for each in partitions if _place(each) not in hold]
         queues = {each.queue: each.queue_id for each in movable if each.queue is not None}
         moved = await append(
-            self._context, push_of(movable), queues, lambda batch: self._database.move(read, batch, hold, reason)
+            self._context,
+            push_of(movable),
+            queues,
+            lambda batch, waiting: self._database.move(read, batch, waiting, hold, reason),
+            self._long_polls,
         )
         if moved and hold:
             self._held.look()

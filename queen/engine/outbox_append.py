@@ -3,10 +3,11 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
-from queen.core.errors import ConflictError, QueenError
+from queen.core.errors import ConflictError, OutcomeUnknownError, QueenError
 from queen.engine.context import Context
-from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, seal
-from queen.engine.ports import Moved, OutboxPartition
+from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, messages_by_queue, seal
+from queen.engine.offer import LongPolls, Offer
+from queen.engine.ports import Moved, OutboxPartition, PartitionName, WaitingColumns
 from queen.log.append import AppendBatch
 from queen.log.requests import PartitionBatch, Push
 from queen.log.segment import encode_entry, encode_plain, plain_length
@@ -27,7 +28,7 @@ def _entry(payload: bytes, transaction_id: str | None, fields: str | None) -> by
 
 
 def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
-    ids, payloads = messages.transaction_ids, [text.encode() for text in messages.payloads]
+    ids, payloads = messages.transaction_ids, messages.payloads
     places = range(len(payloads))
     if not any(ids) and not any(messages.fields):
         lengths = [plain_length(payload) for payload in payloads]
@@ -37,8 +38,11 @@ def _batch(queue: str, messages: OutboxPartition) -> PartitionBatch:
     return PartitionBatch(queue, messages.partition, places, b",".join(entries), lengths, chosen)
 
 
+Move = Callable[[AppendBatch, WaitingColumns | None], Awaitable[Moved]]
+
+
 async def append(
-    context: Context, push: Push, queues: Mapping[str, int], move: Callable[[AppendBatch], Awaitable[Moved]]
+    context: Context, push: Push, queues: Mapping[str, int], move: Move, long_polls: LongPolls | None = None
 ) -> bool:
     """Lays messages out and moves them, again while the layout is outdated; tells consumers. False: moved in vain.
 
@@ -48,18 +52,25 @@ async def append(
         queues: the numbers of their queues by name: the messages of one that was deleted are not for its successor,
             which may not even encrypt them.
         move: the call.
+        long_polls: those of this worker, which the call may serve in its own transaction.
 
     Raises:
         QueenError: they cannot be moved now.
     """
-    if not await laid_out_anew(partial(_append, context, push, queues, move)):
-        return False
-    announce(context, [push])
-    return True
+    size = sum([len(batch.body) for batch in push.batches])
+    offer = long_polls.offer(messages_by_queue([push]), size) if long_polls is not None else None
+    try:
+        moved = await laid_out_anew(partial(_append, context, push, queues, move, offer))
+    finally:
+        if long_polls is not None and offer is not None:
+            long_polls.take_back(offer)
+    if moved:
+        announce(context, [push], offer)
+    return moved
 
 
 async def _append(
-    context: Context, push: Push, queues: Mapping[str, int], move: Callable[[AppendBatch], Awaitable[Moved]]
+    context: Context, push: Push, queues: Mapping[str, int], move: Move, offer: Offer | None
 ) -> bool | None:
     options = await current_options(context)
     batch: AppendBatch | None = await lay_out(context, [seal(context, push, options)], options)
@@ -68,12 +79,26 @@ async def _append(
     names = await context.cache.names(batch.part)
     if any(queues[name.queue] != name.queue_id for name in names.values()):
         return False
-    moved = await move(batch)
+    moved = await (_serve(context, batch, names, move, offer) if offer is not None else move(batch, None))
     if moved.stale:
         context.cache.forget_push_options()
     if moved.unknown:
         context.cache.forget_partitions(moved.unknown)
     return None if moved.stale or moved.unknown else moved.moved
+
+
+async def _serve(
+    context: Context, batch: AppendBatch, names: Mapping[int, PartitionName], move: Move, offer: Offer
+) -> Moved:
+    """Makes the call, which also serves the long polls that are offered to it."""
+    try:
+        moved = await move(batch, offer.columns(context.cache))
+    except OutcomeUnknownError:
+        context.orphans.add(offer.lose())
+        raise
+    if moved.given:
+        offer.serve(moved.given, batch, moved.appended, names)
+    return moved
 
 
 def reason_of(problem: Exception) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from queen.core.errors import DatabaseUnavailableError, TooSlowError
+from queen.core.errors import DatabaseUnavailableError, NoEncryptionKeyError, TooSlowError
 from queen.core.limits import REPLAY_CALL_S
 from queen.engine.context import Context
 from queen.engine.outbox_append import BYTES_MAX, MESSAGES_MAX, append, push_of, reason_of
@@ -116,12 +116,15 @@ class HeldOutbox:
                 self._context,
                 push_of([read.messages]),
                 {read.messages.queue or "": read.messages.queue_id},
-                lambda batch: self._database.move_held(read, batch, limit_s),
+                lambda batch, _: self._database.move_held(read, batch, limit_s),
             ):
                 return False
         except DatabaseUnavailableError:
             raise
         except Exception as problem:
+            if isinstance(problem, NoEncryptionKeyError):
+                # The notification of a change of the queue may have been lost.
+                self._context.cache.forget_push_options()
             await self._database.postpone_held(read, reason_of(problem))
             return False
         return True

@@ -340,14 +340,18 @@ class OutboxPartition(Struct, frozen=True):
     queue_id: int
     queue: str | None
     partition: str
-    transaction_ids: Sequence[str | None]
-    fields: Sequence[str | None]
-    payloads: Sequence[str]
+    transaction_ids: list[str | None]
+    fields: list[str | None]
+    payloads: list[bytes]
     held: bool = False
 
 
 class OutboxRead(Struct, frozen=True):
-    """The next messages of the outbox, and what their move has to name (``sql/procedures/outbox/move_outbox.sql``)."""
+    """The next messages of the outbox, and what their move has to name (``sql/procedures/outbox/move_outbox.sql``).
+
+    Attributes:
+        rows: the number of rows, one per call of ``queen.push``.
+    """
 
     moves: int
     target: str
@@ -374,11 +378,18 @@ class HeldRead(Struct, frozen=True):
 
 
 class Moved(Struct, frozen=True):
-    """Whether messages were moved; if not, partitions that are unknown, and whether the push options have changed."""
+    """Whether messages were moved; if not, partitions that are unknown, and whether the push options have changed.
+
+    Attributes:
+        appended: of partitions whose messages waiting pops have got; they all were stored.
+        given: what these pops have got.
+    """
 
     moved: bool
     unknown: Sequence[int]
     stale: bool
+    appended: Sequence[Appended] = ()
+    given: Sequence[Given] = ()
 
 
 class OutboxDatabase(Protocol):
@@ -387,7 +398,12 @@ class OutboxDatabase(Protocol):
     async def restart(self) -> None: ...
     async def read(self, messages: int, size: int) -> OutboxRead | None: ...
     async def move(
-        self, read: OutboxRead, batch: AppendBatch, hold: Collection[tuple[int, str]] = (), reason: str = ""
+        self,
+        read: OutboxRead,
+        batch: AppendBatch,
+        waiting: WaitingColumns | None,
+        hold: Collection[tuple[int, str]],
+        reason: str,
     ) -> Moved: ...
     async def read_held(self, messages: int, size: int) -> HeldRead | None: ...
     async def move_held(self, read: HeldRead, batch: AppendBatch, limit_s: float | None) -> Moved: ...

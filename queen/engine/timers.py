@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 
 from msgspec import Struct
 
@@ -170,8 +169,12 @@ class Timers:
 
     async def _move(self, messages: Sequence[TimerMessage], limit_s: float | None = None) -> bool:
         queues = {message.queue: message.queue_id for message in messages if message.queue is not None}
-        move = partial(self._database.move, messages, limit_s=limit_s)
-        return await append(self._context, push_of(messages), queues, move)
+        return await append(
+            self._context,
+            push_of(messages),
+            queues,
+            lambda batch, _: self._database.move(messages, batch, limit_s=limit_s),
+        )
 
     async def _move_apart(self, messages: Sequence[TimerMessage]) -> int:
         """Moves the timers of each partition by themselves, and holds back those that cannot be moved."""

@@ -67,7 +67,7 @@ ORDER BY id DESC
 _OUTBOX = """
 SELECT w.n + h.n, greatest(0, date_part('epoch', clock_timestamp() - least(w.since, h.since))), p.n,
     greatest(0, date_part('epoch', clock_timestamp() - p.since))
-FROM (SELECT count(*) AS n, min(pushed_at) AS since FROM queen.outbox) AS w,
+FROM (SELECT coalesce(sum(n), 0) AS n, min(pushed_at) AS since FROM queen.outbox) AS w,
     (SELECT count(*) AS n, min(pushed_at) AS since FROM queen.outbox_held) AS h,
     (SELECT count(*) AS n, min(since) AS since FROM queen.outbox_held_partitions) AS p
 """

@@ -1,20 +1,66 @@
 """The procedures that move the outbox into the log."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
-from queen.engine.ports import HeldRead, Moved, OutboxPartition, OutboxRead
-from queen.log.append import AppendBatch
+import msgspec
+from msgspec import Struct
+
+from queen.engine.ports import Given, HeldRead, Moved, OutboxPartition, OutboxRead, WaitingColumns
+from queen.log.append import AppendBatch, Appended
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 from queen.postgres.store import push_arguments
 
 _RESTART = call("restart_outbox_v1", 0)
 _READ = call("read_outbox_v1", 2)
-_MOVE = call("move_outbox_v1", 19)
+_MOVE = call("move_outbox_v1", 24)
 _READ_HELD = call("read_held_outbox_v1", 2)
 _MOVE_HELD = call("move_held_outbox_v1", 14)
 _POSTPONE_HELD = call("postpone_held_outbox_v1", 3)
 _LET_GO = call("let_go_outbox_v1", 0)
+
+
+class _Given(Struct, frozen=True, array_like=True):
+    """What ``append_accepted`` says of the messages that a waiting pop gets."""
+
+    pop: int
+    part_id: int
+    first: int
+    upto: int
+    seen: int
+    attempt: int
+    created_at: datetime
+
+
+_given = msgspec.json.Decoder(list[_Given])
+
+
+def by_partition(rows: Iterable[Mapping[str, Any]]) -> list[OutboxPartition]:
+    """The messages of rows of ``read_outbox_v1``, in order, by partition."""
+    found: dict[tuple[int, str], OutboxPartition] = {}
+    for row in rows:
+        payloads, count, held = row["payloads"].encode().split(b"\n"), row["n"], row["held"] or ()
+        ids, fields = row["transaction_ids"] or [None] * count, row["fields"] or [None]
+        fields = fields * count if len(fields) == 1 else fields
+        names = row["partitions"]
+        for name in dict.fromkeys(names):
+            place = row["queue_id"], name
+            if place not in found:
+                found[place] = OutboxPartition(row["queue_id"], row["queue"], name, [], [], [], name in held)
+        if len(names) == 1:
+            into = found[row["queue_id"], names[0]]
+            into.transaction_ids.extend(ids)
+            into.fields.extend(fields)
+            into.payloads.extend(payloads)
+            continue
+        for name, transaction_id, field, payload in zip(names, ids, fields, payloads, strict=True):
+            into = found[row["queue_id"], name]
+            into.transaction_ids.append(transaction_id)
+            into.fields.append(field)
+            into.payloads.append(payload)
+    return list(found.values())
 
 
 class OutboxStore:
@@ -32,34 +78,36 @@ class OutboxStore:
         rows = await self._pool.fetch(_READ, messages, size)
         if not rows:
             return None
-        partitions = [
-            OutboxPartition(
-                row["queue_id"],
-                row["queue"],
-                row["partition"],
-                row["transaction_ids"],
-                row["fields"],
-                row["payloads"],
-                row["held"],
-            )
-            for row in rows
-        ]
-        of_all = rows[0]
+        first, last = rows[0], rows[-1]
         return OutboxRead(
-            of_all["moves"], of_all["target"], of_all["done"], of_all["last_xid"], of_all["last_seq"],
-            of_all["n_rows"], partitions,
-        )  # fmt: skip
+            first["moves"], first["target"], last["done"], last["xid"], last["seq"], len(rows), by_partition(rows)
+        )
 
     async def move(
-        self, read: OutboxRead, batch: AppendBatch, hold: Collection[tuple[int, str]] = (), reason: str = ""
+        self,
+        read: OutboxRead,
+        batch: AppendBatch,
+        waiting: WaitingColumns | None,
+        hold: Collection[tuple[int, str]],
+        reason: str,
     ) -> Moved:
-        """Moves the messages of a read, laid out in a batch; holds back those of some partitions."""
+        """Moves the messages of a read, laid out in a batch, and leases some of them to waiting pops.
+
+        Those of some partitions are held back.
+        """
         queues, partitions = [queue for queue, _ in hold], [partition for _, partition in hold]
+        w = waiting
+        waiters = (w.grp, w.lease, w.batch, w.parts, w.seconds) if w is not None else (None,) * 5
         [row] = await self._pool.fetch(
             _MOVE, read.moves, read.target, read.done, read.last_xid, read.last_seq, read.rows,
-            queues, partitions, reason, batch.flush, *push_arguments(batch), batch.version,
+            queues, partitions, reason, batch.flush, *push_arguments(batch), batch.version, *waiters,
         )  # fmt: skip
-        return Moved(row["moved"], row["unknown"] or (), row["stale"])
+        given = _given.decode(row["given"] or "[]")
+        appended = [Appended(each.part_id, each.first, each.created_at.astimezone(UTC), None, None) for each in given]
+        return Moved(
+            row["moved"], row["unknown"] or (), row["stale"], appended,
+            [Given(each.pop, each.part_id, each.first, each.upto, each.seen, each.attempt) for each in given],
+        )  # fmt: skip
 
     async def read_held(self, messages: int, size: int) -> HeldRead | None:
         """The next messages of a partition that is held back; ``None``: none is due for a try."""
@@ -68,7 +116,8 @@ class OutboxStore:
             return None
         last = rows[-1]
         found = [row for row in rows if row["seq"] is not None]
-        ids, fields, payloads = ([row[name] for row in found] for name in ("transaction_id", "fields", "payload"))
+        ids, fields = ([row[name] for row in found] for name in ("transaction_id", "fields"))
+        payloads = [row["payload"].encode() for row in found]
         held = OutboxPartition(last["queue_id"], last["queue"], last["partition"], ids, fields, payloads)
         return HeldRead(held, last["tries"], last["moved_seq"], last["seq"] or last["moved_seq"], last["done"])
 

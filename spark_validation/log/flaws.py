@@ -296,8 +296,9 @@ WHERE s.created_at < p.created_at - interval '1 minute' AND NOT EXISTS (SELECT 1
 )
 
 _WAITING = """
-SELECT q.name, o.partition, NULL, NULL::bigint, f.text
+SELECT q.name, o.partitions[1], NULL, NULL::bigint, f.text
 FROM queen.outbox AS o
+CROSS JOIN LATERAL (SELECT string_to_array(o.payloads, E'\\n') AS payloads) AS m
 CROSS JOIN queen.outbox_position AS a
 LEFT JOIN queen.queues AS q ON q.id = o.queue_id
 CROSS JOIN LATERAL (VALUES
@@ -306,7 +307,11 @@ CROSS JOIN LATERAL (VALUES
         'is in the outbox, behind what was moved: it is never moved'),
     (o.xid >= pg_snapshot_xmax(pg_current_snapshot()), 'is in the outbox, of a transaction that never was'),
     (o.queue_id > (SELECT max(m.id) FROM queen.queues AS m), 'is in the outbox of a queue that never was'),
-    (o.partition = '' OR o.transaction_id = '' OR o.payload = '', 'is in the outbox with an empty name or payload')
+    ('' = ANY(o.partitions) OR '' = ANY(o.transaction_ids) OR '' = ANY(m.payloads) OR o.partitions = '{}',
+        'is in the outbox with an empty name or payload'),
+    (o.n <> cardinality(m.payloads) OR cardinality(o.partitions) NOT IN (1, o.n)
+        OR cardinality(o.transaction_ids) <> o.n OR cardinality(o.fields) NOT IN (1, o.n),
+        format('is in the outbox with %s messages, and the columns have others', o.n))
 ) AS f (wrong, text)
 WHERE f.wrong
 UNION ALL
@@ -384,7 +389,7 @@ QUERIES: Mapping[str, str] = MappingProxyType(
 
 _TEXTS = """
 SELECT sum(length(w.text::json::text)) FROM (
-    SELECT o.payload FROM queen.outbox AS o
+    SELECT m.payload FROM queen.outbox AS o, unnest(string_to_array(o.payloads, E'\\n')) AS m (payload)
     UNION ALL SELECT h.payload FROM queen.outbox_held AS h
     UNION ALL SELECT t.message FROM queen.timers AS t
     UNION ALL SELECT s.message FROM queen.schedules AS s

@@ -90,17 +90,27 @@ SELECT q.name AS queue, r.name AS group, false AS whole
 FROM queen.retired_groups AS r JOIN queen.queues AS q ON q.id = r.queue_id
 """
 _STEPPED = "SELECT true WHERE EXISTS (SELECT 1 FROM queen.clock_steps)"
-# Releases without the outbox have neither sequence.
 _UNRECORDED = """
+SELECT (
+    SELECT coalesce(sum(p.messages), 0) + (SELECT coalesce(sum(o.n), 0) FROM queen.outbox AS o)
+    FROM queen.outbox_position AS p
+)::bigint + coalesce((
+    SELECT s.last_value FROM pg_sequences AS s WHERE s.schemaname = 'queen' AND s.sequencename = 'timers_seq_seq'), 0)
+"""
+# Earlier releases had a row of the outbox per message, and those without an outbox have neither sequence.
+_UNRECORDED_BEFORE = """
 SELECT coalesce(sum(s.last_value), 0)::bigint FROM pg_sequences AS s
 WHERE s.schemaname = 'queen' AND s.sequencename IN ('outbox_seq_seq', 'timers_seq_seq')
 """
-_HAS_OUTBOX = "SELECT to_regclass('queen.outbox_held') IS NOT NULL"
 _WAITING = """
 SELECT q.name AS queue, o.partition
-FROM (SELECT queue_id, partition FROM queen.outbox UNION SELECT queue_id, partition FROM queen.outbox_held) AS o
+FROM (
+    SELECT queue_id, unnest(partitions) AS partition FROM queen.outbox
+    UNION SELECT queue_id, partition FROM queen.outbox_held
+) AS o
 JOIN queen.queues AS q ON q.id = o.queue_id
 """
+_WAITING_BEFORE = _WAITING.replace("unnest(partitions) AS partition", "partition")
 _CLOSE_S = 5
 _INSTALLATION = "SELECT value #>> '{}' FROM queen.system_state WHERE key = 'installation'"
 
@@ -258,10 +268,14 @@ class Snapshot:
             retired=[Group(**row) for row in self._runner.run(self._tried(_RETIRED))],
             clock_stepped=bool(self._runner.run(self._tried(_STEPPED))),
             installation=self.installation(),
-            unrecorded=self.fetch(_UNRECORDED)[0][0],
-            # A release without an outbox has no tables for it.
-            waiting=self._rows(Waiting, _WAITING) if self.fetch(_HAS_OUTBOX)[0][0] else [],
+            unrecorded=(self._runner.run(self._tried(_UNRECORDED)) or self.fetch(_UNRECORDED_BEFORE))[0][0],
+            waiting=self._waiting(),
         )
+
+    def _waiting(self) -> list[Waiting]:
+        """Nothing for a release without an outbox."""
+        rows = self._runner.run(self._tried(_WAITING)) or self._runner.run(self._tried(_WAITING_BEFORE))
+        return [Waiting(**row) for row in rows]
 
     def id_sums(self) -> list[IdSum]:
         """By partition: its transaction ids."""

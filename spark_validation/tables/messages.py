@@ -163,7 +163,7 @@ class Messages(Items):
         most = self._database.unrecorded if self._database is not None else 0
         if most:
             # Journals of SQL tell what it pushed.
-            most -= self.pushes.where("kind = 'sql'").count()
+            most -= self.pushes.where("kind = 'sql' AND outcome = 'ok'").count()
         if most <= 0:
             return self._empty("lane bigint, hash bigint")
         unpushed = self.messages.where(F.col("attempts") == 0).orderBy("lane", "log_offset", "hash")

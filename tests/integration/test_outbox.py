@@ -1,5 +1,6 @@
 """Pushing with SQL: messages exist if and only if the caller's transaction commits, once, in the order of commits."""
 
+import asyncio
 import json
 import random
 from collections.abc import AsyncIterator
@@ -9,11 +10,15 @@ from typing import Any
 import asyncpg
 import pytest
 
-from queen.postgres.setup import prepare
+from queen.postgres.outbox_store import by_partition
+from queen.postgres.setup import prepare, scripts
 from spec.guarantees import Level, checks
 from tests.support.api import Api
 from tests.support.processes import Server
 from tests.support.servers import create_database, drop_database
+
+#: The migration before which a row of the outbox had one message.
+_ROWS_OF_CALLS = "0035_outbox_calls.sql"
 
 
 @asynccontextmanager
@@ -95,6 +100,29 @@ async def test_a_transaction_id_is_stored_once(api: Api, database: "asyncpg.Conn
         await api.ack(pop.messages)
     assert [message["data"] for message in messages] == [1, 3, 5]
     assert [message["transactionId"] for message in messages][:2] == ["order-1", "order-2"]
+
+
+@checks("G-OUT-1", level=Level.LIVE)
+async def test_a_waiting_long_poll_gets_what_is_moved(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    """It is leased to it, or done, in the transaction of the move."""
+    await api.configure(queue)
+    await push(database, queue, 0, 1)
+    assert await popped(api, queue, 2) == [0, 1]
+    assert len((await api.pop(queue, consumerGroup="g", batch=10, autoAck=True, subscriptionMode="all")).messages) == 2
+    for number in range(2, 8):
+        polls = [
+            asyncio.create_task(api.pop(queue, wait=True, timeout=30_000, autoAck=number % 2 == 1)),
+            asyncio.create_task(api.pop(queue, consumerGroup="g", batch=10, wait=True, timeout=30_000)),
+        ]
+        await push(database, queue, number)
+        for poll in polls:
+            messages = (await poll).messages
+            assert [message["data"] for message in messages] == [number]
+            if poll is polls[1] or number % 2 == 0:
+                await api.ack(messages)
+    assert (await api.pop(queue)).messages == []
 
 
 async def test_a_message_goes_to_the_default_partition_and_keeps_its_value(
@@ -213,7 +241,7 @@ async def test_a_producer_may_push_and_nothing_else(
             await database.execute(f"REVOKE USAGE ON SCHEMA queen FROM {role}; GRANT queen_producer TO {role}")
             await push(producer, queue, 1)
             for forbidden in (
-                "INSERT INTO queen.outbox (queue_id, partition, payload) VALUES (1, 'p', '1')",
+                "INSERT INTO queen.outbox (queue_id, partitions, payloads, n) VALUES (1, '{p}', '1', 1)",
                 "SELECT * FROM queen.read_outbox_v1(1, 1)", "SELECT queen.restart_outbox_v1()",
             ):  # fmt: skip
                 with pytest.raises(asyncpg.InsufficientPrivilegeError):
@@ -254,15 +282,15 @@ async def move(connection: "asyncpg.Connection[Any]", messages: int) -> list[int
     rows = await connection.fetch("SELECT * FROM queen.read_outbox_v1($1, 1000000)", messages)
     if not rows:
         return []
-    [row] = rows
+    first, last = rows[0], rows[-1]
     result = await connection.fetchrow(
         "SELECT * FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, '{}', '{}', NULL, gen_random_uuid(),"
-        " '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0)",
-        row["moves"], row["target"], row["done"], row["last_xid"], row["last_seq"], row["n_rows"],
+        " '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0, NULL, NULL, NULL, NULL, NULL)",
+        first["moves"], first["target"], last["done"], last["xid"], last["seq"], len(rows),
     )  # fmt: skip
     assert result is not None
     assert result["moved"]
-    return [int(payload) for payload in row["payloads"]]
+    return [int(payload) for row in rows for payload in row["payloads"].split("\n")]
 
 
 @checks("G-OUT-1", "G-OUT-2", level=Level.LIVE)
@@ -341,10 +369,11 @@ async def test_rows_of_a_restored_dump_are_moved(moved: str) -> None:
     await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
     await push(connection, "q", 1, 2)
     assert await move(connection, 10) == [1, 2]
-    await push(connection, "q", 3, 4)
+    await push(connection, "q", 3)
+    await push(connection, "q", 4)
     # One of them is larger than those of this server, one is not: seq tells their order.
     await connection.execute(
-        "UPDATE queen.outbox SET xid = CASE payload WHEN '3' THEN '3'::xid8 ELSE '9000000000000' END"
+        "UPDATE queen.outbox SET xid = CASE payloads WHEN '3' THEN '3'::xid8 ELSE '9000000000000' END"
     )
     await connection.execute("UPDATE queen.outbox_position SET seen = pg_current_snapshot()")
     assert await move(connection, 10) == []
@@ -379,7 +408,9 @@ async def test_a_long_transaction_is_not_read_again_from_its_beginning(moved: st
     await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
     async with holder.transaction(isolation="repeatable_read"):
         await holder.fetchval("SELECT txid_current()")
-        await push(connection, "q", *range(8_000))
+        async with connection.transaction():
+            for number in range(0, 8_000, 100):
+                await push(connection, "q", *range(number, number + 100))
         read = []
         for _ in range(40):
             read.append(await blocks(connection, "read_outbox_v1(200, 1000000)"))
@@ -394,3 +425,84 @@ async def blocks(connection: "asyncpg.Connection[Any]", procedure: str) -> int:
     [plan] = await connection.fetch(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM queen.{procedure}")
     top = json.loads(plan[0])[0]["Plan"]
     return int(top["Shared Hit Blocks"]) + int(top["Shared Read Blocks"])
+
+
+@checks("G-OUT-1", "G-OUT-2", level=Level.LIVE)
+async def test_a_call_of_many_messages_keeps_them_all_in_order(
+    api: Api, database: "asyncpg.Connection[Any]", queue: str
+) -> None:
+    """In several rows, with more than one partition, ids of some messages, and headers of some."""
+    await api.configure(queue)
+    numbers = range(2_500)
+    await database.execute(
+        "SELECT queen.push_many($1, $2::jsonb[], $3, $4, headers => $5::jsonb[])",
+        queue,
+        [json.dumps({"n": number, "text": "\n" + "x" * (2_000 if number < 1_100 else 1)}) for number in numbers],
+        [None if number % 3 == 0 else f"p{number % 3}" for number in numbers],
+        [f"id-{number}" if number % 2 else None for number in numbers],
+        ['{"of": "5"}' if number % 5 == 0 else None for number in numbers],
+    )  # fmt: skip
+    found: dict[str, list[int]] = {}
+    while sum(map(len, found.values())) < len(numbers):
+        messages = (await api.pop(queue, batch=1000, partitions=10, wait=True, timeout=30_000)).messages
+        for message in messages:
+            number = message["data"]["n"]
+            found.setdefault(message["partition"], []).append(number)
+            assert message["data"]["text"].startswith("\nx")
+            assert (message["transactionId"] == f"id-{number}") == (number % 2 == 1)
+            assert message.get("headers") == ({"of": "5"} if number % 5 == 0 else None)
+        await api.ack(messages)
+    assert found == {name: list(numbers[at::3]) for at, name in enumerate(("Default", "p1", "p2"))}
+
+
+@checks("G-COST-1", level=Level.LIVE)
+async def test_a_call_is_one_row(moved: str) -> None:
+    """What a row costs, to write, to read, to move and to delete, is paid once for all messages of a call."""
+    connection = await asyncpg.connect(moved)
+    await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    await push(connection, "q", *range(100))
+    await connection.execute("SELECT queen.push_many('q', $1::jsonb[])", ["1"] * 1_001)
+    await connection.execute("SELECT queen.push_many('q', $1::jsonb[])", ['"' + "x" * 500_000 + '"'] * 5)
+    await connection.execute("SELECT queen.push_many('q', '{}')")
+    rows = await connection.fetch("SELECT n, partitions FROM queen.outbox ORDER BY xid, seq")
+    assert [row["n"] for row in rows] == [100, 1000, 1, 2, 2, 1]
+    assert [row["partitions"] for row in rows] == [["p"], *[["Default"]] * 5]
+    assert await connection.fetchval("SELECT messages FROM queen.count_outbox_v1(1000000)") == 1_106
+    await connection.close()
+
+
+@checks("G-OUT-1", "G-OUT-2", level=Level.LIVE)
+async def test_rows_of_an_earlier_release_are_moved(server: Server) -> None:
+    """They had one message each."""
+    url = await create_database(server.dsn)
+    connection = await asyncpg.connect(url)
+    async with connection.transaction():
+        await connection.execute(
+            "CREATE SCHEMA queen; CREATE TABLE queen.migrations"
+            " (name text PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+        )
+        for script in scripts("migrations"):
+            if script.name < _ROWS_OF_CALLS:
+                await connection.execute(script.read_text())
+                await connection.execute("INSERT INTO queen.migrations (name) VALUES ($1)", script.name)
+    await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    async with connection.transaction():
+        for values in ("'p', 'id', 'f,', '1'", "'p', NULL, NULL, '2'", "'r', NULL, NULL, '3'"):
+            await connection.execute(
+                "INSERT INTO queen.outbox (queue_id, partition, transaction_id, fields, payload)"
+                f" SELECT id, {values} FROM queen.queues"
+            )
+    await prepare(url, 10_000)
+    await push(connection, "q", 4, 5)
+    assert await connection.fetchval("SELECT messages FROM queen.outbox_position") == 3
+    found = by_partition(await connection.fetch("SELECT * FROM queen.read_outbox_v1(10, 1000000)"))
+    nothing: list[None] = [None]
+    assert [(each.partition, each.transaction_ids, each.fields, each.payloads) for each in found] == [
+        ("p", ["id", *nothing * 3], ["f,", *nothing * 3], [b"1", b"2", b"4", b"5"]),
+        ("r", nothing, nothing, [b"3"]),
+    ]
+    assert await move(connection, 2) == [1, 2]
+    assert await move(connection, 10) == [3, 4, 5]
+    assert await connection.fetchval("SELECT messages FROM queen.outbox_position") == 8
+    await connection.close()
+    await drop_database(server.dsn, url)

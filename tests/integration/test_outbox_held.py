@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 
+from queen.postgres.outbox_store import by_partition
 from spec.guarantees import Level, checks
 from tests.integration.test_outbox import blocks, popped, push
 from tests.integration.test_outbox import moved as moved  # noqa: PLC0414 - a fixture
@@ -167,6 +168,7 @@ async def test_held_back_messages_of_a_deleted_queue_are_dropped(
 
 # ------------------------------------------------------------------ the procedures alone
 
+_NO_WAITERS = "NULL, NULL, NULL, NULL, NULL"
 _NOTHING = "gen_random_uuid(), '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0"
 
 
@@ -175,19 +177,19 @@ async def move(connection: "asyncpg.Connection[Any]", messages: int, hold: list[
     rows = await connection.fetch("SELECT * FROM queen.read_outbox_v1($1, 1000000)", messages)
     if not rows:
         return []
-    row = rows[0]
+    first, last = rows[0], rows[-1]
     arguments = (
-        row["moves"], row["target"], row["done"], row["last_xid"], row["last_seq"], row["n_rows"],
-        [row["queue_id"]] * len(hold), hold, "a test",
+        first["moves"], first["target"], last["done"], last["xid"], last["seq"], len(rows),
+        [first["queue_id"]] * len(hold), hold, "a test",
     )  # fmt: skip
-    sql = f"SELECT moved FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, {_NOTHING})"
+    sql = f"SELECT moved FROM queen.move_outbox_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, {_NOTHING}, {_NO_WAITERS})"
     assert await connection.fetchval(sql, *arguments)
     assert not await connection.fetchval(sql, *arguments)
     return [
-        (row["partition"], int(payload))
-        for row in rows
-        if not row["held"] and row["partition"] not in hold
-        for payload in row["payloads"]
+        (each.partition, int(payload))
+        for each in by_partition(rows)
+        if not each.held and each.partition not in hold
+        for payload in each.payloads
     ]
 
 
@@ -247,9 +249,16 @@ async def test_what_is_held_back_is_moved_once_and_in_order(moved: str) -> None:
     await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
     pushed: list[tuple[str, int]] = []
     found: list[tuple[str, int]] = []
-    for number in range(300):
-        pushed.append((choice.choice(_PARTITIONS), number))
-        await push(connection, "q", number, partition=pushed[-1][0])
+    numbers = iter(range(10_000))
+    for _ in range(300):
+        call = [
+            (choice.choice(_PARTITIONS[: choice.randint(1, 4)]), next(numbers)) for _ in range(choice.randint(1, 3))
+        ]
+        pushed += call
+        await connection.execute(
+            "SELECT queen.push_many('q', $1::jsonb[], $2)",
+            [str(number) for _, number in call], [partition for partition, _ in call],
+        )  # fmt: skip
         if choice.random() < 0.3:
             hold = [partition for partition in _PARTITIONS if choice.random() < 0.2]
             found += await move(connection, choice.randint(1, 6), hold)

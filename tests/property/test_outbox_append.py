@@ -1,14 +1,35 @@
-"""Messages of a deleted queue are not for a queue that has its name now."""
+"""What a move of the outbox appends, and what it gives to waiting long polls."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from queen.engine.context import Context, ignore_notification
+import pytest
+
+from queen.core.errors import OutcomeUnknownError
+from queen.core.job_type import JobType
+from queen.engine.context import Context
+from queen.engine.job import Job
 from queen.engine.metadata_cache import MetadataCache
+from queen.engine.offer import Offer
 from queen.engine.outbox_append import append, push_of
-from queen.engine.ports import Moved, OutboxPartition, PartitionName, PushOptions
-from queen.log.append import AppendBatch
+from queen.engine.ports import (
+    Given,
+    Moved,
+    Notification,
+    OutboxPartition,
+    PartitionName,
+    PushOptions,
+    Subscription,
+    WaitingColumns,
+)
+from queen.log.append import AppendBatch, Appended
+from queen.log.requests import QUEUE_MODE, Pop, Popped
+from queen.log.segment import decode_entries
 from spec.guarantees import Level, checks
+
+AT = datetime(2026, 11, 25, tzinfo=UTC)
 
 
 class Database:
@@ -25,19 +46,99 @@ class Database:
         return [PartitionName(part_id, 2, "q", "p") for part_id in part_ids]
 
 
+class Cache(MetadataCache):
+    """Knows queue mode, as group 7 of the queue ``q``."""
+
+    def __init__(self, database: Any) -> None:
+        super().__init__(database, 100)
+        self._remember_group("q", QUEUE_MODE, Subscription(2, 7, True, None))
+
+
+class LongPolls:
+    """One waits, and takes two messages."""
+
+    def __init__(self) -> None:
+        self.job = Job(JobType.POP, Pop("q", batch=2), asyncio.get_running_loop().create_future())
+        self.served: list[Popped] = []
+        self.waiting: list[Job] = []
+
+    def offer(self, messages: Mapping[str, int], size: int) -> Offer:
+        assert size > 0
+        return Offer([self.job], messages)
+
+    def take_back(self, offer: Offer) -> None:
+        self.served += [popped for _, popped in offer.served]
+        self.waiting += offer.jobs
+
+
+class World:
+    """A context, and what it was notified of."""
+
+    def __init__(self) -> None:
+        self.notifications: list[Notification] = []
+        database: Any = Database()
+        self.context = Context(database, database, Cache(database), self.notifications.append, retry_timeout_s=1)
+
+
 @checks("G-OUT-1", level=Level.MODEL)
 async def test_messages_of_a_deleted_queue_are_not_appended_to_its_successor() -> None:
     """Its options may be others: it may not encrypt."""
     moves: list[AppendBatch] = []
 
-    async def move(batch: AppendBatch) -> Moved:
+    async def move(batch: AppendBatch, waiting: WaitingColumns | None) -> Moved:
+        assert waiting is None
         moves.append(batch)
         return Moved(True, (), False)
 
-    database: Any = Database()
-    context = Context(database, database, MetadataCache(database, 100), ignore_notification, retry_timeout_s=1)
-    push = push_of([OutboxPartition(1, "q", "p", [None], [None], ["1"])])
-    assert not await append(context, push, {"q": 1}, move)
+    world = World()
+    push = push_of([OutboxPartition(1, "q", "p", [None], [None], [b"1"])])
+    assert not await append(world.context, push, {"q": 1}, move)
     assert moves == []
-    assert await append(context, push, {"q": 2}, move)
+    assert await append(world.context, push, {"q": 2}, move)
     assert len(moves) == 1
+
+
+@checks("G-OUT-1", level=Level.MODEL)
+@pytest.mark.parametrize("number", [2, 3])
+async def test_a_long_poll_gets_what_the_move_has_leased_to_it(number: int) -> None:
+    world, long_polls, layouts = World(), LongPolls(), 0
+
+    async def move(batch: AppendBatch, waiting: WaitingColumns | None) -> Moved:
+        nonlocal layouts
+        layouts += 1
+        if number == 3 and layouts == 1:
+            return Moved(False, (), True)
+        if number == 3:
+            # Whoever was an argument of a call is none of another one.
+            assert waiting is None
+            return Moved(True, (), False)
+        assert waiting is not None
+        assert (waiting.grp, waiting.batch) == ([7], [2])
+        return Moved(True, (), False, [Appended(5, 10, AT, None, None)], [Given(1, 5, 10, 11, -1, 1)])
+
+    payloads = [b"%d" % each for each in range(number)]
+    push = push_of([OutboxPartition(2, "q", "p", [None] * number, [None] * number, payloads)])
+    assert await append(world.context, push, {"q": 2}, move, long_polls)
+    [notification] = world.notifications
+    if number == 3:
+        assert (long_polls.waiting, long_polls.served, notification.served) == ([long_polls.job], [], ())
+        return
+    [popped] = long_polls.served
+    [piece] = popped.claims[0].slices
+    assert (piece.first, piece.created_at, popped.claims[0].upto) == (10, AT, 11)
+    assert decode_entries(piece.data, piece.ends, piece.start) == payloads
+    assert (long_polls.waiting, notification.served) == ([], (QUEUE_MODE,))
+
+
+@checks("G-OUT-1", level=Level.MODEL)
+async def test_what_a_lost_move_may_have_leased_is_released() -> None:
+    world, long_polls = World(), LongPolls()
+
+    async def move(_batch: AppendBatch, _waiting: WaitingColumns | None) -> Moved:
+        raise OutcomeUnknownError("lost")
+
+    push = push_of([OutboxPartition(2, "q", "p", [None], [None], [b"1"])])
+    with pytest.raises(OutcomeUnknownError):
+        await append(world.context, push, {"q": 2}, move, long_polls)
+    assert [orphan.queue for orphan in world.context.orphans.take()] == ["q"]
+    assert (long_polls.waiting, long_polls.served) == ([long_polls.job], [])

@@ -9,7 +9,7 @@ SET enable_seqscan = off
 SET enable_bitmapscan = off
 BEGIN ATOMIC
     WITH waiting AS (
-        SELECT o.pushed_at
+        SELECT o.pushed_at, o.n
         FROM queen.outbox_position AS a
         CROSS JOIN LATERAL queen.outbox_ranges(a.seen, pg_current_snapshot(), a.last_xid, a.last_seq) AS r
         CROSS JOIN LATERAL (
@@ -28,7 +28,7 @@ BEGIN ATOMIC
             (SELECT min(w.pushed_at) FROM waiting AS w) AS waiting, (SELECT min(h.pushed_at) FROM held AS h) AS held,
             (SELECT min(p.since) FROM partitions AS p) AS since
     )
-    SELECT (SELECT count(*) FROM waiting) + (SELECT count(*) FROM held),
+    SELECT least(p_most, (SELECT coalesce(sum(w.n), 0) FROM waiting AS w)) + (SELECT count(*) FROM held),
         greatest(0, date_part('epoch', queen.clock() - least(a.waiting, a.held))),
         (SELECT count(*) FROM partitions), greatest(0, date_part('epoch', queen.clock() - a.since))
     FROM ages AS a;

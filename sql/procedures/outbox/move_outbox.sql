@@ -1,24 +1,27 @@
 -- Purpose:   the next messages of the outbox: rows of committed transactions, in the order of transactions, and of a
 --            transaction in the order of its pushes. A transaction that began after another had committed comes after it.
 -- Arguments: p_messages, p_bytes   the most messages, and bytes of payloads (one message at least)
--- Returns:   one row per partition with its messages in order; queue is null if the queue was deleted; held: it is held back.
---            Each row has what move_outbox_v1 needs: moves, target, the last message of all, how many they are (n_rows), and
---            whether these are all that target shows (done). No row: nothing waits.
+-- Returns:   one row per call of queen.push, with its messages; queue is null if the queue was deleted; held: those of its
+--            partitions that are held back. With what move_outbox_v1 needs: moves; target (in the first row); the place of the
+--            row, of which that of the last one counts; and whether these are all that target shows (done). No row: nothing
+--            waits.
 -- Reads:     only what is visible in a snapshot and was not in that of the last move, so that rows that are deleted and not
 --            vacuumed yet, while another transaction is open for long, are not read again and again (as PgQ's ticks do).
 CREATE OR REPLACE FUNCTION queen.read_outbox_v1(p_messages int, p_bytes bigint)
 RETURNS TABLE (
-    moves bigint, target text, done bool, last_xid text, last_seq bigint, n_rows int, queue_id bigint, queue text,
-    partition text, held bool, transaction_ids text[], fields text[], payloads text[]
+    moves bigint, target text, done bool, xid text, seq bigint, queue_id bigint, queue text, n int, partitions text[],
+    held text[], transaction_ids text[], fields text[], payloads text
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
     v_at queen.outbox_position;
     v_target pg_snapshot;
+    v_holds CONSTANT bool := EXISTS (SELECT 1 FROM queen.outbox_held_partitions);
 BEGIN
     SELECT * INTO v_at FROM queen.outbox_position AS p WHERE p.id;
     v_target := coalesce(v_at.target, pg_current_snapshot());
@@ -34,35 +37,33 @@ BEGIN
         ) AS o
         ORDER BY o.xid, o.seq LIMIT p_messages + 1
     ), numbered AS (
-        SELECT w.*, row_number() OVER (ORDER BY w.xid, w.seq) AS n,
-            sum(octet_length(w.payload) + coalesce(octet_length(w.fields), 0)) OVER (ORDER BY w.xid, w.seq) AS bytes
+        SELECT w.*, row_number() OVER (ORDER BY w.xid, w.seq) AS number, sum(w.n) OVER (ORDER BY w.xid, w.seq) AS messages,
+            sum(pg_column_size(w.payloads)) OVER (ORDER BY w.xid, w.seq) AS bytes
         FROM waiting AS w
     ), next AS MATERIALIZED (
-        SELECT * FROM numbered AS n WHERE n.n = 1 OR (n.n <= p_messages AND n.bytes <= p_bytes)
-    ), last AS (
-        SELECT n.xid, n.seq, n.n, n.n = (SELECT count(*) FROM waiting) AS done FROM next AS n ORDER BY n.n DESC LIMIT 1
+        SELECT * FROM numbered AS n WHERE n.number = 1 OR (n.messages <= p_messages AND n.bytes <= p_bytes)
     )
-    SELECT v_at.moves, v_target::text, l.done, l.xid::text, l.seq, l.n::int, g.queue_id, q.name, g.partition,
-        h.tries IS NOT NULL, g.transaction_ids, g.fields, g.payloads
-    FROM (
-        SELECT n.queue_id, n.partition, array_agg(n.transaction_id) AS transaction_ids,
-            array_agg(n.fields) AS fields, array_agg(n.payload) AS payloads
-        FROM (SELECT * FROM next AS n ORDER BY n.queue_id, n.partition, n.n) AS n
-        GROUP BY n.queue_id, n.partition
-    ) AS g
-    CROSS JOIN last AS l
-    LEFT JOIN queen.queues AS q ON q.id = g.queue_id
-    LEFT JOIN queen.outbox_held_partitions AS h ON h.queue_id = g.queue_id AND h.partition = g.partition;
+    SELECT v_at.moves, CASE WHEN n.number = 1 THEN v_target::text END,
+        (SELECT count(*) FROM next) = (SELECT count(*) FROM waiting), n.xid::text, n.seq, n.queue_id, q.name, n.n,
+        n.partitions,
+        CASE WHEN v_holds THEN ARRAY(
+            SELECT h.partition FROM queen.outbox_held_partitions AS h
+            WHERE h.queue_id = n.queue_id AND h.partition = ANY(n.partitions)
+        ) END,
+        n.transaction_ids, n.fields, n.payloads
+    FROM next AS n LEFT JOIN queen.queues AS q ON q.id = n.queue_id
+    ORDER BY n.number;
 END $$;
 COMMENT ON FUNCTION queen.read_outbox_v1 IS 'The next messages of the outbox, in the order of their transactions.';
 
 -- Purpose:   moves the messages that read_outbox_v1 has returned into the log: all or none, and never twice. Those of
 --            partitions that are held back go to outbox_held.
--- Arguments: p_moves, p_target, p_done, p_xid, p_seq, p_rows   what read_outbox_v1 has returned
+-- Arguments: p_moves, p_target, p_done, p_xid, p_seq   what read_outbox_v1 has returned, and p_rows, how many rows
 --            p_hold_queue, p_hold_partition, p_reason   partitions that are held back from now on, and why
---            the others   those of push_messages_v1, without messages of deleted queues and of held back partitions
+--            the others   those of push_to_waiters_v1, without messages of deleted queues and of held back partitions; no
+--                         waiting pops: p_wait_grp is null
 -- Returns:   one row: whether they were moved; the partitions that are unknown (null: none), and whether the push options
---            have changed. If they were not moved nothing was changed: the messages must be laid out again, or, if both
+--            have changed; what the waiting pops get, as append_accepted says. If they were not moved nothing was changed: the messages must be laid out again, or, if both
 --            say nothing, be read again, because another worker has moved messages, or does.
 -- Locks:     outbox_position; then those of push_messages_v1, for which it waits a quarter of a second.
 -- Writes:    outbox, outbox_position, outbox_held, outbox_held_partitions, queue_sizes, and what push_messages_v1 writes.
@@ -71,19 +72,24 @@ CREATE OR REPLACE FUNCTION queen.move_outbox_v1(
     p_hold_queue bigint[], p_hold_partition text[], p_reason text, p_flush uuid,
     p_part bigint[], p_n int[], p_data bytea[], p_ends bytea[], p_ids bytea[],
     p_hash_part bigint[], p_hash_pos int[], p_hash uuid[], p_version bigint,
-    OUT moved bool, OUT unknown bigint[], OUT stale bool
+    p_wait_grp bigint[], p_wait_lease uuid[], p_wait_batch int[], p_wait_parts int[], p_wait_seconds int[],
+    OUT moved bool, OUT unknown bigint[], OUT stale bool, OUT given text
 )
 LANGUAGE plpgsql
 SET lock_timeout = '250ms'
 SET enable_seqscan = off
 SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
     v_at queen.outbox_position;
     v_target pg_snapshot := p_target::pg_snapshot;
     v_range record;
+    v_holds bool;
     v_deleted int;
+    v_messages bigint;
     v_all int := 0;
+    v_all_messages bigint := 0;
 BEGIN
     moved := false;
     stale := false;
@@ -92,9 +98,10 @@ BEGIN
         RETURN;
     END IF;
     IF p_part <> '{}' THEN
-        SELECT a.unknown, a.stale INTO unknown, stale
+        SELECT a.unknown, a.stale, a.given INTO unknown, stale, given
         FROM queen.append_accepted(
-            p_flush, NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version) AS a;
+            p_flush, NULL, p_part, p_n, p_data, p_ends, p_ids, p_hash_part, p_hash_pos, p_hash, p_version,
+            p_wait_grp, p_wait_lease, p_wait_batch, p_wait_parts, p_wait_seconds) AS a;
         IF stale OR unknown IS NOT NULL THEN
             RETURN;
         END IF;
@@ -102,6 +109,7 @@ BEGIN
     INSERT INTO queen.outbox_held_partitions (queue_id, partition, reason)
     SELECT u.queue_id, u.partition, p_reason FROM unnest(p_hold_queue, p_hold_partition) AS u (queue_id, partition)
     ON CONFLICT DO NOTHING;
+    v_holds := EXISTS (SELECT 1 FROM queen.outbox_held_partitions);
     FOR v_range IN SELECT r.* FROM queen.outbox_ranges(v_at.seen, v_target, v_at.last_xid, v_at.last_seq) AS r LOOP
         WITH d AS (
             DELETE FROM queen.outbox AS o
@@ -111,18 +119,27 @@ BEGIN
             RETURNING o.*
         ), held AS (
             INSERT INTO queen.outbox_held (queue_id, partition, transaction_id, fields, payload, pushed_at)
-            SELECT d.queue_id, d.partition, d.transaction_id, d.fields, d.payload, d.pushed_at
-            FROM d JOIN queen.outbox_held_partitions AS h ON h.queue_id = d.queue_id AND h.partition = d.partition
-            ORDER BY d.xid, d.seq
+            SELECT m.queue_id, m.partition, m.transaction_id, m.fields, m.payload, m.pushed_at
+            FROM (
+                SELECT d.xid, d.seq, d.queue_id, d.pushed_at, u.payload, u.ord, d.transaction_ids[u.ord] AS transaction_id,
+                    d.partitions[CASE WHEN cardinality(d.partitions) = 1 THEN 1 ELSE u.ord END] AS partition,
+                    d.fields[CASE WHEN cardinality(d.fields) = 1 THEN 1 ELSE u.ord END] AS fields
+                FROM d CROSS JOIN LATERAL unnest(string_to_array(d.payloads, E'\n')) WITH ORDINALITY AS u (payload, ord)
+                WHERE v_holds
+            ) AS m
+            JOIN queen.outbox_held_partitions AS h ON h.queue_id = m.queue_id AND h.partition = m.partition
+            ORDER BY m.xid, m.seq, m.ord
         )
-        SELECT count(*) INTO v_deleted FROM d;
+        SELECT count(*), coalesce(sum(d.n), 0) INTO v_deleted, v_messages FROM d;
         v_all := v_all + v_deleted;
+        v_all_messages := v_all_messages + v_messages;
     END LOOP;
     IF v_all <> p_rows THEN
         RAISE EXCEPTION '% rows of the outbox were read, and % are there', p_rows, v_all USING ERRCODE = 'QN004';
     END IF;
     UPDATE queen.outbox_position AS p
     SET moves = p.moves + 1,
+        messages = p.messages + v_all_messages,
         seen = CASE WHEN p_done THEN v_target ELSE p.seen END,
         target = CASE WHEN NOT p_done THEN v_target END,
         last_xid = CASE WHEN NOT p_done THEN p_xid::xid8 END,

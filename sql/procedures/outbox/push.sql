@@ -9,7 +9,8 @@
 -- Errors:    42704 unknown queue; 42501 the queue takes no pushes with SQL; 22004 a payload is SQL's NULL; 22023 another
 --            argument is wrong; 54000 a payload or headers are too large. Each has a detail and a hint.
 -- Locks:     none that another transaction waits for.
--- Writes:    outbox, or timers. A worker moves the rows into the log once the transaction has committed (read_outbox_v1).
+-- Writes:    outbox, a row for all messages; or timers. A worker moves them into the log once the transaction has committed
+--            (read_outbox_v1).
 -- Rights:    those of the owner, so that a producer needs to execute this, and to use the schema, and nothing else.
 CREATE OR REPLACE FUNCTION queen.push_many(
     queue text, payloads jsonb[], partitions text[] DEFAULT NULL, transaction_ids text[] DEFAULT NULL,
@@ -22,8 +23,12 @@ AS $$
 DECLARE
     v_queue bigint;
     v_takes bool;
-    v_texts text[] := payloads::text[];
+    v_n CONSTANT int := cardinality(payloads);
+    v_lines CONSTANT text := array_to_string(payloads, E'\n');
     v_traceparent CONSTANT text := current_setting('queen.traceparent', true);
+    v_partitions text[];
+    v_ids text[];
+    v_fields text[];
 BEGIN
     IF current_setting('queen.clock', true) <> '' THEN
         PERFORM set_config('queen.clock', '', true);
@@ -39,17 +44,51 @@ BEGIN
             ERRCODE = 'insufficient_privilege', DETAIL = 'Its option sqlPush is false.',
             HINT = 'Push over HTTP, or set the option with POST /api/v1/configure.';
     END IF;
-    PERFORM queen.check_outbox_rows(v_texts, partitions, transaction_ids, headers);
+    -- What needs no look at each message, in the common case.
+    IF transaction_ids IS NOT NULL OR headers IS NOT NULL OR octet_length(v_lines) > 16777216
+        OR (array_ndims(payloads) = 1 AND array_position(payloads, NULL) IS NULL) IS NOT TRUE
+        OR (partitions IS NULL OR (
+            cardinality(partitions) = v_n AND partitions[1] = ALL(partitions) AND length(partitions[1]) BETWEEN 1 AND 255
+        )) IS NOT TRUE THEN
+        PERFORM queen.check_outbox_rows(payloads, partitions, transaction_ids, headers);
+    END IF;
     IF deliver_at IS NOT NULL THEN
-        PERFORM queen.push_timers(v_queue, v_texts, partitions, transaction_ids, headers, deliver_at);
+        PERFORM queen.push_timers(v_queue, payloads::text[], partitions, transaction_ids, headers, deliver_at);
         RETURN;
     END IF;
-    INSERT INTO queen.outbox (queue_id, partition, transaction_id, fields, payload)
-    SELECT v_queue, coalesce(u.partition, 'Default'), u.transaction_id, queen.fields_of_push(v_traceparent, u.headers),
-        u.payload
-    FROM unnest(v_texts, partitions, transaction_ids, headers)
-        WITH ORDINALITY AS u (payload, partition, transaction_id, headers, ord)
-    ORDER BY u.ord;
+    v_partitions := CASE
+        WHEN partitions IS NULL THEN ARRAY['Default']
+        WHEN partitions[1] = ALL(partitions) THEN ARRAY[partitions[1]]
+        ELSE ARRAY(SELECT coalesce(u.partition, 'Default') FROM unnest(partitions) AS u (partition))
+    END;
+    IF transaction_ids IS NOT NULL THEN
+        v_ids := ARRAY(SELECT u.id FROM unnest(transaction_ids) AS u (id));
+    END IF;
+    IF headers IS NOT NULL THEN
+        v_fields := ARRAY(SELECT queen.fields_of_push(v_traceparent, u.headers) FROM unnest(headers) AS u (headers));
+    ELSIF v_traceparent <> '' THEN
+        v_fields := ARRAY[queen.fields_of_push(v_traceparent, NULL)];
+    END IF;
+    IF v_n <= 1000 AND octet_length(v_lines) <= 1048576 THEN
+        INSERT INTO queen.outbox (queue_id, partitions, transaction_ids, fields, payloads, n)
+        SELECT v_queue, v_partitions, v_ids, v_fields, v_lines, v_n WHERE v_n > 0;
+        RETURN;
+    END IF;
+    -- In several rows, so that a move is no larger than it wants to be.
+    INSERT INTO queen.outbox (queue_id, partitions, transaction_ids, fields, payloads, n)
+    SELECT v_queue,
+        CASE WHEN cardinality(v_partitions) = 1 THEN v_partitions ELSE array_agg(m.partition ORDER BY m.ord) END,
+        CASE WHEN v_ids IS NOT NULL THEN array_agg(m.id ORDER BY m.ord) END,
+        CASE WHEN cardinality(v_fields) > 1 THEN array_agg(m.fields ORDER BY m.ord) ELSE v_fields END,
+        string_agg(m.payload, E'\n' ORDER BY m.ord), count(*)
+    FROM (
+        SELECT u.*, (u.ord - 1) / 1000 AS thousand,
+            (sum(octet_length(u.payload)) OVER (ORDER BY u.ord) - 1) / 1048576 AS mebibyte
+        FROM unnest(payloads::text[], v_partitions, v_ids, v_fields)
+            WITH ORDINALITY AS u (payload, partition, id, fields, ord)
+    ) AS m
+    GROUP BY m.thousand, m.mebibyte
+    ORDER BY min(m.ord);
 END $$;
 COMMENT ON FUNCTION queen.push_many IS
     'Pushes messages in the caller''s own transaction: they exist if and only if it commits.';
@@ -61,7 +100,9 @@ CREATE OR REPLACE FUNCTION queen.push(
 LANGUAGE sql
 SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT queen.push_many($1, ARRAY[$2], ARRAY[$3], ARRAY[$4], $5, CASE WHEN $6 IS NOT NULL THEN ARRAY[$6] END)
+    SELECT queen.push_many(
+        $1, ARRAY[$2], CASE WHEN $3 IS NOT NULL THEN ARRAY[$3] END, CASE WHEN $4 IS NOT NULL THEN ARRAY[$4] END, $5,
+        CASE WHEN $6 IS NOT NULL THEN ARRAY[$6] END)
 $$;
 COMMENT ON FUNCTION queen.push IS
     'Pushes a message in the caller''s own transaction: it exists if and only if that commits.';
@@ -69,7 +110,7 @@ COMMENT ON FUNCTION queen.push IS
 -- Raises an error for the first row that cannot be a message. An id must not have the form of one that the server makes
 -- (020_ids.sql), as it could be that of another message.
 CREATE OR REPLACE FUNCTION queen.check_outbox_rows(
-    p_payload text[], p_partition text[], p_transaction_id text[], p_headers jsonb[]
+    p_payload jsonb[], p_partition text[], p_transaction_id text[], p_headers jsonb[]
 ) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -96,9 +137,10 @@ BEGIN
                 WHEN u.payload IS NULL THEN 'null_value_not_allowed'
                 WHEN octet_length(u.payload) > 16777216 THEN 'program_limit_exceeded'
                 WHEN length(u.partition) NOT BETWEEN 1 AND 255 OR length(u.id) NOT BETWEEN 1 AND 255
-                    OR u.id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-8001-8000-[0-9a-f]{12}$' THEN 'invalid_parameter_value'
+                    OR (u.id LIKE '________-____-8001-8000-____________'
+                        AND u.id ~ '^[0-9a-f]{8}-[0-9a-f]{4}-8001-8000-[0-9a-f]{12}$') THEN 'invalid_parameter_value'
             END AS code
-        FROM unnest(p_payload, p_partition, p_transaction_id) WITH ORDINALITY AS u (payload, partition, id, ord)
+        FROM unnest(p_payload::text[], p_partition, p_transaction_id) WITH ORDINALITY AS u (payload, partition, id, ord)
     ) AS w
     WHERE w.code IS NOT NULL ORDER BY w.ord LIMIT 1;
     IF v_wrong.code = 'null_value_not_allowed' THEN
