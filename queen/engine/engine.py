@@ -203,7 +203,7 @@ class Engine:
                 if ready_at is not None:
                     self._park(job, ready_at - now)
                     continue
-            if unleased := spec.unleased(job.request):
+            if spec.unleased is not None and (unleased := spec.unleased(job.request)):
                 self._start(self._put_later(job, unleased))
             else:
                 self._put(job)
@@ -211,8 +211,12 @@ class Engine:
 
     def _put(self, job: Job) -> None:
         spec = self._specs[job.kind]
-        job.key, job.size = spec.key(job.request), spec.size(job.request)
-        job.items = spec.items(job.request)
+        if spec.key is not None:
+            job.key = spec.key(job.request)
+        if spec.size is not None:
+            job.size = spec.size(job.request)
+        if spec.items is not None:
+            job.items = spec.items(job.request)
         self._job_queues[job.kind].put(job)
 
     async def _put_later(self, job: Job, unleased: Sequence[AckItem]) -> None:
@@ -221,24 +225,23 @@ class Engine:
         self._put(job)
         self._drain()
 
-    def notify(self, notification: Notification, origin: str = "") -> None:
+    def notify(self, news: Notification, origin: str = "") -> None:
         """Takes a notification of this worker or another one (``origin``), and checks as many long polls as it says."""
-        if notification.changed:
-            self._context.cache.forget_queue(notification.queue)
+        if news.changed:
+            self._context.cache.forget_queue(news.queue)
             self._context.cache.forget_push_options()
-        if notification.queue:
-            self._check(
-                self._waiters.wake(notification.queue, notification.messages, notification.group, notification.served)
-            )
-            if self._lending is not None:
-                if notification.group is None and not notification.changed:
-                    self._lending.want(
-                        notification.queue, origin, notification.messages, notification.served if origin else ()
-                    )
-                for wait_key, number in self._waiters.missing(
-                    notification.queue, notification.messages, notification.group, notification.served
-                ):
-                    self._lending.recall(wait_key, number)
+        if not news.queue:
+            return
+        waits = self._waiters.wait_lists > 0
+        if waits:
+            self._check(self._waiters.wake(news.queue, news.messages, news.group, news.served))
+        if self._lending is not None:
+            if news.group is None and not news.changed:
+                self._lending.want(news.queue, origin, news.messages, news.served if origin else ())
+            for wait_key, number in (
+                self._waiters.missing(news.queue, news.messages, news.group, news.served) if waits else ()
+            ):
+                self._lending.recall(wait_key, number)
 
     def missed(self) -> None:
         """Notifications may have been lost: checks one long poll of each wait list."""
@@ -290,21 +293,28 @@ class Engine:
 
     def _drain(self) -> None:
         """Sends batches that are due, as far as connections are free, and sets the timer for the others."""
-        now = self._loop.time()
-        self._expire(now)
-        waits = self._send_due(now)
-        times = [now + due_in_ms / 1000 for due_in_ms in waits.values() if due_in_ms]
-        if (event := self._waiters.next_event()) is not None:
-            times.append(event)
-        if (due_in_s := self._context.prefetch.due_in_s()) is not None:
-            times.append(now + max(due_in_s, 0.0))
-        if times:
-            self._wake_at(min(times))
+        # Twice per call, and nearly always there is little to do: so there are no calls to find that out.
+        now, prefetch = self._loop.time(), self._context.prefetch
+        if prefetch.due_at != inf and (late := prefetch.due()):
+            self._start(self._return_prefetched(late))
+        if self._waiters.next_event() <= now:
+            self._expire(now)
+        at = inf
+        for due_in_ms in self._send_due(now).values():
+            if due_in_ms:
+                at = min(at, now + due_in_ms / 1000)
+        at = min(at, self._waiters.next_event())
+        if prefetch.due_at != inf:
+            at = min(at, now + max(prefetch.due_at - prefetch.now(), 0.0))
+        if at != inf:
+            self._wake_at(at)
 
     def _send_due(self, now: float) -> dict[JobType, float | None]:
         """Sends batches that are due; returns in how many milliseconds the others are, by kind."""
         waits = {kind: job_queue.due_in_ms(now) for kind, job_queue in self._job_queues.items() if job_queue.ready}
         rounds = self._lock_waits.due()
+        if not waits and not rounds:
+            return waits
         due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | rounds.keys()
         for slots in (self._hot, self._cold):
             while due and (kind := slots.next(due)) is not None:
@@ -339,8 +349,6 @@ class Engine:
         self._drain()
 
     def _expire(self, now: float) -> None:
-        if self._context.prefetch and (late := self._context.prefetch.due()):
-            self._start(self._return_prefetched(late))
         checks, expired = self._waiters.due(now)
         for job in expired:
             job.gone = True  # if it is being checked, it releases what it gets
@@ -379,9 +387,11 @@ class Engine:
     async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]", offer: Offer | None) -> None:
         offered.set(offer)
         try:
-            jobs = self._lock_waits.without_locked(kind, self._still_to_serve(kind, batch), self._loop.time())
+            jobs = self._still_to_serve(kind, batch)
+            if kind in self._lock_waits.waiting:
+                jobs = self._lock_waits.without_locked(kind, jobs, self._loop.time())
             await self._execute(kind, jobs, offer)
-            for pop in self._context.prefetch.take_fresh():
+            for pop in self._context.prefetch.take_fresh() if self._context.prefetch.fresh else ():
                 self._check(self._waiters.next_of(pop, more=True))
         finally:
             if offer is not None:
@@ -541,12 +551,19 @@ class Engine:
             self._finish(job, self._nothing(job))
 
     async def _try(self, kind: JobType, jobs: Sequence[Job], part: Part[Job]) -> tuple[Sequence[Any], Exception | None]:
-        """The results of one call; if it failed, its exception as the result of each job, and once more."""
+        """The results of one call; if it failed, its exception as the result of each job, and once more.
+
+        Notes the time of the call for the limiter and the metrics.
+        """
         if not jobs:
             return (), None
+        job_queue = self._job_queues[kind]
         limited, waits = call_limit_s.set(part.limit_s), lock_wait_s.set(part.wait_s)
+        begin, in_flight = self._clock(), job_queue.in_flight
         try:
-            return await self._call(kind, jobs), None
+            results = await self._specs[kind].handler(self._context, [job.request for job in jobs])
+            if len(results) != len(jobs):
+                raise RuntimeError(f"{len(results)} results for {len(jobs)} {kind.value} jobs")  # noqa: TRY301
         except Exception as problem:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
@@ -554,19 +571,11 @@ class Engine:
         finally:
             call_limit_s.reset(limited)
             lock_wait_s.reset(waits)
-
-    async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
-        """Calls the handler; notes the time for the limiter and the metrics."""
-        job_queue = self._job_queues[kind]
-        begin, in_flight = self._clock(), job_queue.in_flight
-        results = await self._specs[kind].handler(self._context, [job.request for job in batch])
-        if len(results) != len(batch):
-            raise RuntimeError(f"{len(results)} results for {len(batch)} {kind.value} jobs")
         end = self._clock()
-        if call_limit_s.get() is None:
-            job_queue.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
-        observe_call(kind, end - begin, len(batch))
-        return results
+        if part.limit_s is None:
+            job_queue.limiter.sample((end - begin) * 1000, len(jobs), in_flight, end)
+        observe_call(kind, end - begin, len(jobs))
+        return results, None
 
     def _finish(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         self._waiters.leave(job)

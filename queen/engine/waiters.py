@@ -341,10 +341,10 @@ class Waiters:
                 self._check_at(wait_list, self._recheck_at(wait_list, now))
         return checks, expired
 
-    def next_event(self) -> float | None:
-        """The next time at which ``due`` may return something."""
-        times = [heap[0][0] for heap in (self._deadlines, self._checks) if heap]
-        return min(times, default=None)
+    def next_event(self) -> float:
+        """The next time at which ``due`` may return something; ``inf`` if there is none."""
+        deadline = self._deadlines[0][0] if self._deadlines else inf
+        return min(deadline, self._checks[0][0]) if self._checks else deadline
 
     def drain(self) -> list[Job]:
         """Removes and returns all parked pops, because the worker stops."""
