@@ -1140,8 +1140,8 @@ _CATALOGUE: Collection[Guarantee] = (
         "ML",
         "A request is whose key has signed it",
         "With access keys, an action of SQS is carried out only if a known key has its level and has signed method, "
-        "path, query, host, target and body in the last five minutes, or for the time of a presigned URL; or if a token "
-        "has the level.",
+        "path, query, host, target and body in the last five minutes, or for the time of a presigned URL; or if a "
+        "token has the level.",
         "Otherwise everybody who reaches the server could read and delete messages.",
     ),
 )
