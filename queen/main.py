@@ -277,15 +277,16 @@ def assembly(settings: Settings) -> Assemble:
 
         def state() -> WorkerState:
             return WorkerState(
-                hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting, engine.waiting_by_queue
-            )
+                hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting, engine.waiting_by_queue,
+                engine.connected,
+            )  # fmt: skip
 
         context.state, context.database_answers = state, probe.answers
         keep = timedelta(days=settings.jobs.metrics_days)
         statistics_writer = StatisticsWriter(
             context.counters, administration.statistics, state, settings.jobs.metrics_interval_ms / 1000, keep
         )
-        context.clock = lambda: statistics_writer.clock
+        context.clock, context.report = lambda: statistics_writer.clock, statistics_writer.report
         statistics_writer.start()
         services = _services(sweeping, replaying, settings, context)
         services.start()

@@ -108,6 +108,7 @@ class Pops:
         """The messages of a pop; nothing if its client has disconnected."""
         if not job.request.wait_ms:
             return await job.future  # type: ignore[no-any-return]
+        job.client = req.scope.get("client") or ("", 0)
         return await serve_or_abandon(req, self._engine, job, Popped())
 
     def render(self, popped: Popped, pop: Pop, *, autopilot: bool) -> bytes:
