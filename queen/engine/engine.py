@@ -297,13 +297,13 @@ class Engine:
         now, prefetch = self._loop.time(), self._context.prefetch
         if prefetch.due_at != inf and (late := prefetch.due()):
             self._start(self._return_prefetched(late))
-        if self._waiters.next_event() <= now:
+        at = self._waiters.next_event()
+        if at <= now:
             self._expire(now)
-        at = inf
+            at = self._waiters.next_event()
         for due_in_ms in self._send_due(now).values():
             if due_in_ms:
                 at = min(at, now + due_in_ms / 1000)
-        at = min(at, self._waiters.next_event())
         if prefetch.due_at != inf:
             at = min(at, now + max(prefetch.due_at - prefetch.now(), 0.0))
         if at != inf:
