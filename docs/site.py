@@ -2,17 +2,19 @@
 
 The pages are written to be read in the repository too, so they link to what lies beside this folder: sources, tests,
 other pages. Here each such file becomes a page below `repository/`, and links lead there. The generated
-references are made from what the server's own tests hold true: routes from `spec/openapi.yaml`, audits from the
-sources of `queen audit`.
+references are made from what the server's own tests hold true: the HTTP interface from `spec/openapi.yaml`, audits from
+the sources of `queen audit`.
 """
 
 import ast
+import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from posixpath import normpath, relpath
+from typing import Any
 
 import yaml
 from mkdocs.config.defaults import MkDocsConfig
@@ -40,7 +42,10 @@ _HIDDEN = "---\nsearch:\n  exclude: true\n---\n"
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the home page, the generated references, and a page for each file that another page links to."""
     add(files, config, "index.md", (ROOT / HOME).read_text(encoding="utf-8"))
-    add(files, config, "routes.md", routes())
+    document = contract()
+    add(files, config, "routes.md", routes(document))
+    for tag in document["tags"]:
+        add(files, config, f"http/{slug(tag['name'])}.md", topic(document, tag))
     add(files, config, "audits.md", audits())
     for page in named_in(config.nav):
         if page.startswith(f"{REPOSITORY}/"):
@@ -164,26 +169,150 @@ def listing(path: str, place: Path) -> str:
 # ---------------------------------------------------------------- generated references
 
 
-def routes() -> str:
-    """Every operation with its level of access, from the contract."""
-    contract = yaml.safe_load((ROOT / "spec" / "openapi.yaml").read_text(encoding="utf-8"))
+def contract() -> dict[str, Any]:
+    """The OpenAPI document, which tests hold against the route table, structs and real answers."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / "spec" / "openapi.yaml").read_text(encoding="utf-8"))
+    return found
+
+
+def operations(document: dict[str, Any], tag: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Path, method and declaration of the operations of a topic."""
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if isinstance(operation, dict) and tag in operation.get("tags", ()):
+                yield path, method.upper(), operation
+
+
+def slug(text: str) -> str:
+    """A heading as mkdocs writes it in an address."""
+    return re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", text.lower())).strip("-")
+
+
+def routes(document: dict[str, Any]) -> str:
+    """Every operation with its level of access, by topic."""
     pieces = [
-        "# Routes",
+        "# HTTP interface",
         "",
-        "Made from [the contract](../spec/openapi.yaml), which tests hold against the route table, structs and real",
-        "answers. A server shows it with all parameters and answers at `/docs`.",
+        "Made from [the OpenAPI document](../spec/openapi.yaml), which tests hold against the route table, structs and",
+        "real answers. A server shows it at `/docs`, and gives it at `/openapi.json`. What the operations mean is in",
+        "[semantics](semantics.md); what clients of Queen MQ can rely on, in [compatibility](compatibility.md).",
     ]
-    for tag in contract["tags"]:
-        described = " ".join(tag["description"].split()).replace("`docs/semantics.md`", "[semantics](semantics.md)")
-        pieces += ["", f"## {tag['name']}", "", described, ""]
+    for tag in document["tags"]:
+        page = f"http/{slug(tag['name'])}.md"
+        pieces += ["", f"## {tag['name']}", "", prose(tag["description"], ""), ""]
         pieces += ["| method | path | level | |", "|---|---|---|---|"]
         pieces += [
-            f"| `{method.upper()}` | `{path}` | {operation['x-access-level']} | {operation['summary']} |"
-            for path, methods in contract["paths"].items()
-            for method, operation in methods.items()
-            if isinstance(operation, dict) and tag["name"] in operation.get("tags", ())
+            f"| `{method}` | `{path}` | {operation['x-access-level']} | "
+            f"[{operation['summary']}]({page}#{slug(operation['summary'])}) |"
+            for path, method, operation in operations(document, tag["name"])
         ]
     return "\n".join(pieces) + "\n"
+
+
+def topic(document: dict[str, Any], tag: dict[str, str]) -> str:
+    """The operations of a topic, each with parameters, body, answers and an example; then the structs that they use."""
+    pieces = [f"# {tag['name']}", "", prose(tag["description"], "../"), "", "[All operations](../routes.md)"]
+    used: list[str] = []
+    for path, method, operation in operations(document, tag["name"]):
+        pieces += ["", f"## {operation['summary']}", "", f"`{method} {path}` · level: {operation['x-access-level']}"]
+        pieces += ["", prose(operation.get("description", ""), "../")]
+        pieces += parameters(operation.get("parameters", ()))
+        body = media(operation.get("requestBody", {}))
+        if body:
+            pieces += ["", f"**Body:** {kind(body['schema'], used)}", *example(body)]
+        pieces += answers(document, operation["responses"], used)
+    done: set[str] = set()
+    while missing := [name for name in dict.fromkeys(used) if name not in done]:
+        for name in missing:
+            done.add(name)
+            pieces += struct(name, document["components"]["schemas"][name], used)
+    return "\n".join(pieces) + "\n"
+
+
+def prose(text: str, up: str) -> str:
+    """A description on one line; names of pages become links."""
+    return re.sub(r"`docs/([\w-]+)\.md`", rf"[\1]({up}\1.md)", " ".join(text.split()))
+
+
+def cell(text: str) -> str:
+    """The same within a table."""
+    return prose(text, "../").replace("|", "\\|")
+
+
+def media(content: dict[str, Any]) -> dict[str, Any]:
+    """What a body or answer holds, if that is declared."""
+    return next((each for each in content.get("content", {}).values() if "schema" in each), {})
+
+
+def parameters(declared: Iterable[dict[str, Any]]) -> list[str]:
+    """The table of the parameters."""
+    rows = [
+        f"| `{each['name']}` | {each['in']}{', required' if each.get('required') else ''} | "
+        f"{kind(each['schema'], [])} | {cell(each.get('description', ''))} |"
+        for each in declared
+    ]
+    return ["", "| parameter | in | type | meaning |", "|---|---|---|---|", *rows] if rows else []
+
+
+def answers(document: dict[str, Any], declared: dict[str, Any], used: list[str]) -> list[str]:
+    """The table of the answers, and an example of the first that has one."""
+    rows, shown_one = [], []
+    for status, given in declared.items():
+        answer = document["components"]["responses"][given["$ref"].rpartition("/")[2]] if "$ref" in given else given
+        body = media(answer)
+        rows.append(f"| {status} | {kind(body['schema'], used) if body else ''} | {cell(answer['description'])} |")
+        shown_one = shown_one or example(body)
+    return ["", "| answer | body | |", "|---|---|---|", *rows, *shown_one]
+
+
+def example(body: dict[str, Any]) -> list[str]:
+    """A fence with the example of a body, if it has one."""
+    if "example" not in body or not isinstance(body["example"], dict | list):
+        return []
+    return ["", "```json", json.dumps(body["example"], indent=2, ensure_ascii=False), "```"]
+
+
+def struct(name: str, schema: dict[str, Any], used: list[str]) -> list[str]:
+    """A struct with its fields."""
+    needed = schema.get("required", ())
+    rows = [
+        f"| `{field}` | {kind(each, used)}{'' if field in needed else ', optional'} | "
+        f"{cell(each.get('description', ''))} |"
+        for field, each in schema.get("properties", {}).items()
+    ]
+    table = ["", "| field | type | meaning |", "|---|---|---|", *rows] if rows else ["", kind(schema, used)]
+    return ["", f"## {name}", "", prose(schema.get("description", ""), "../"), *table]
+
+
+def kind(schema: dict[str, Any], used: list[str]) -> str:
+    """The type of a value, in words; the structs in it are noted."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        used.append(name)
+        return f"[{name}](#{slug(name)})"
+    for several in ("anyOf", "oneOf"):
+        if several in schema:
+            return " or ".join(dict.fromkeys(kind(each, used) for each in schema[several]))
+    if schema.get("type") == "array":
+        return f"list of {kind(schema.get('items', {}), used)}"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"map of {kind(schema['additionalProperties'], used)}"
+    return plain(schema)
+
+
+def plain(schema: dict[str, Any]) -> str:
+    """A plain type with its bounds, or the values that there are."""
+    if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return ", ".join(f"`{each}`" for each in values)
+    name = {"string": "text", None: "any JSON"}.get(schema.get("type"), str(schema.get("type")))
+    name = {"date-time": "time", "uuid": "UUID"}.get(schema.get("format", ""), name)
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if low is not None and high is not None:
+        return f"{name}, {low:,} to {high:,}"
+    if low is not None:
+        return f"{name}, at least {low:,}"
+    longest = schema.get("maxLength")
+    return f"{name}, up to {longest:,} characters" if longest is not None else name
 
 
 def audits() -> str:

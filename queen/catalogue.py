@@ -1,4 +1,4 @@
-"""All operations of the HTTP interface, and the metrics that it shows: those of Queen and of simple-mq."""
+"""All operations of the HTTP interface, and the metrics that it shows: those of Queen, of simple-mq and of SQS."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,9 @@ from queen.operations import catalogue as queen
 from queen.operations.server import server_of
 from queen.simple_mq.catalogue import SIMPLE_MQ
 from queen.simple_mq.metrics import statistics_of_queues
+from queen.sqs.catalogue import SQS
 
-TOPICS: Sequence[Topic] = (*queen.TOPICS, SIMPLE_MQ)
+TOPICS: Sequence[Topic] = (*queen.TOPICS, SIMPLE_MQ, SQS)
 
 
 def routes(settings: Settings, engine: EngineHandle, sockets: Sockets) -> Sequence[Route]:

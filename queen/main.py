@@ -65,7 +65,7 @@ from queen.postgres.store import Store
 from queen.postgres.timers import DueTimersStore, SchedulesStore
 from queen.security.keyring import Keyring
 from queen.simple_mq.background_jobs import background_jobs
-from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.interface import SimpleMq, Sqs
 from queen.simple_mq.job_specs import SIMPLE_MQ_SPECS
 from queen.spool import place
 from queen.spool.folder import DiskFolder
@@ -250,7 +250,9 @@ def assembly(settings: Settings) -> Assemble:
             notifications.receive_packet(packet, relay=True)
 
         simple_mq, prefetch = SimpleMq.over(hot, cold), Prefetch(LEASES_OF_WORKERS.mine)
-        context = _context(settings, store, administration, failover, notify, [simple_mq], prefetch)
+        context = _context(
+            settings, store, administration, failover, notify, [simple_mq, Sqs.over(hot, cold)], prefetch
+        )
         # Behind a pooler there are no notifications of other instances, so each wait list needs its own checks.
         checks_per_s = CHECKS_PER_S if not target.pooled else 0
         delivery = settings.delivery
@@ -275,15 +277,16 @@ def assembly(settings: Settings) -> Assemble:
 
         def state() -> WorkerState:
             return WorkerState(
-                hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting, engine.waiting_by_queue
-            )
+                hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting, engine.waiting_by_queue,
+                engine.connected,
+            )  # fmt: skip
 
         context.state, context.database_answers = state, probe.answers
         keep = timedelta(days=settings.jobs.metrics_days)
         statistics_writer = StatisticsWriter(
             context.counters, administration.statistics, state, settings.jobs.metrics_interval_ms / 1000, keep
         )
-        context.clock = lambda: statistics_writer.clock
+        context.clock, context.report = lambda: statistics_writer.clock, statistics_writer.report
         statistics_writer.start()
         services = _services(sweeping, replaying, settings, context)
         services.start()

@@ -32,7 +32,8 @@ from .report import About, Clock, Report, Tail
 from .run import Progress, choose, judge_all
 from .simple_mq import stored
 from .simple_mq.tables import SimpleMqTables
-from .tables import SECOND, Tables
+from .tables import Tables
+from .tables.columns import SECOND
 
 _OF_A_STREAM = 5_000_000
 """The rows that a stream is prepared for: nobody knows how many will come."""
@@ -66,13 +67,7 @@ def make(request: Request, progress: Progress) -> Report:
         ValueError: no audit checks a guarantee that was named.
     """
     began, began_at = time.perf_counter(), datetime.now(UTC)
-    choose(request.guarantees, request.interface)
-    if request.interface == SimpleMqTables.interface and request.dsn and not session.is_local(request.where.master):
-        raise AuditError(
-            "simple-mq's tables are read into a file on this machine, which executors of a cluster cannot "
-            "access: audit with --master local[*], or omit --dsn"
-        )
-    _check(request.where)
+    _check_request(request)
     with ExitStack() as stack:
         work = Path(stack.enter_context(session.work_folder()))
         journal = None
@@ -83,8 +78,7 @@ def make(request: Request, progress: Progress) -> Report:
         archive = open_filled(request.archive) if request.archive else None
         held = stack.enter_context(ExitStack())
         snapshot = held.enter_context(Snapshot(request.dsn)) if request.dsn else None
-        rows = (journal.items() if journal else 0) + (archive.messages if archive else 0)
-        spark = stack.enter_context(_spark(request.where, work, rows + (snapshot.messages() if snapshot else 0)))
+        spark = stack.enter_context(_spark(request.where, work, _rows_of(journal, archive, snapshot)))
         progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
@@ -101,6 +95,21 @@ def make(request: Request, progress: Progress) -> Report:
         held.close()
         about = _about(request, began_at, snapshot.place if snapshot else None, taken_at)
         return _report(about, tables, journal, request, progress, began)
+
+
+def _check_request(request: Request) -> None:
+    choose(request.guarantees, request.interface)
+    if request.interface == SimpleMqTables.interface and request.dsn and not session.is_local(request.where.master):
+        raise AuditError(
+            "simple-mq's tables are read into a file on this machine, which executors of a cluster cannot "
+            "access: audit with --master local[*], or omit --dsn"
+        )
+    _check(request.where)
+
+
+def _rows_of(journal: Journal | None, archive: Archive | None, snapshot: Snapshot | None) -> int:
+    counts = (journal and journal.items(), archive and archive.messages, snapshot and snapshot.messages())
+    return sum(count or 0 for count in counts)
 
 
 def _about(request: Request, began_at: datetime, database: str | None, taken_at: int | None) -> About:

@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from .figures import Series
-from .tables import NEVER, SECOND, Tables, looked_up
+from .tables import Tables
+from .tables.columns import NEVER, SECOND, looked_up
 
 _POINTS = 200
 _LANES = 50

@@ -1,5 +1,6 @@
 """The report of an audit: verdicts, quality of the data, plots of the run; as JSON and as one HTML page."""
 
+from collections.abc import Iterator, Sequence
 from html import escape
 
 import msgspec
@@ -144,36 +145,42 @@ class Report(Struct, frozen=True):
         found = [_NOT_JUDGED] if any(verdict.result is Result.UNKNOWN for verdict in self.verdicts) else []
         found += [f"the journal of {tail.agent} {_why(tail)}: its other calls are unknown" for tail in self.tails]
         found += [f"{path} ends in the middle of a row" for path in self.torn]
+        return [*found, *self._places(), *_about_clocks(self.clocks)]
+
+    def _places(self) -> Iterator[str]:
+        """What it says of queues and partitions that are not judged."""
         if self.unknown_queues:
-            found.append(
+            yield (
                 f"{len(self.unknown_queues)} queues of the journals are not in the database, such as "
                 f"{', '.join(self.unknown_queues[:_NAMED])}: they were deleted, or the journals belong to "
                 "another server"
             )
         if self.renewed:
-            found.append(
+            yield (
                 f"{len(self.renewed)} partitions were deleted and created again, such as "
                 f"{', '.join(self.renewed[:_NAMED])}: their calls in the journals are not checked"
             )
-        unsure = [clock for clock in self.clocks if not clock.comparisons]
-        if len(self.clocks) > 1 and unsure:
-            found.append(
-                f"{len(unsure)} of {len(self.clocks)} agents did not compare their clock with the server's: assumed "
-                f"is a difference of at most {max(clock.high for clock in unsure) / 1e6} s (--clock-bound)"
-            )
-        if wide := [clock for clock in self.clocks if clock.comparisons]:
-            worst = max(wide, key=lambda clock: max(abs(clock.low), abs(clock.high)))
-            found.append(
-                f"the clock of {worst.agent} differs most from the server's: it is ahead by "
-                f"{worst.low / 1e6} to {worst.high / 1e6} s"
-            )
-        if moved := [clock.agent for clock in self.clocks if clock.moved]:
-            found.append(
-                f"the clocks of {len(moved)} agents, such as {', '.join(moved[:_NAMED])}, or the server's, "
-                "drifted or were set during the run: their calls are checked for all times within the "
-                "bounds"
-            )
-        return found
+
+
+def _about_clocks(clocks: Sequence[Clock]) -> Iterator[str]:
+    unsure = [clock for clock in clocks if not clock.comparisons]
+    if len(clocks) > 1 and unsure:
+        yield (
+            f"{len(unsure)} of {len(clocks)} agents did not compare their clock with the server's: assumed "
+            f"is a difference of at most {max(clock.high for clock in unsure) / 1e6} s (--clock-bound)"
+        )
+    if wide := [clock for clock in clocks if clock.comparisons]:
+        worst = max(wide, key=lambda clock: max(abs(clock.low), abs(clock.high)))
+        yield (
+            f"the clock of {worst.agent} differs most from the server's: it is ahead by "
+            f"{worst.low / 1e6} to {worst.high / 1e6} s"
+        )
+    if moved := [clock.agent for clock in clocks if clock.moved]:
+        yield (
+            f"the clocks of {len(moved)} agents, such as {', '.join(moved[:_NAMED])}, or the server's, "
+            "drifted or were set during the run: their calls are checked for all times within the "
+            "bounds"
+        )
 
 
 def _guarantee(id_: str, verdicts: list[Verdict]) -> Guarantee:
@@ -211,7 +218,6 @@ def as_json(report: Report) -> str:
 def as_html(report: Report) -> str:
     """The report as one self-contained file."""
     definitions = {audit.name: audit.definition for each in INTERFACES for audit in all_audits(each)}
-    end = max((x for each in report.series if each.over_time for _, x, _ in each.points), default=0.0) or 1.0
     parts = [
         f"<h1>Audit: <span class={report.result}>{report.result}</span></h1><p>{escape(report.summary)}</p>",
         table(("", ""), report.about.rows(), texts=2),
@@ -224,12 +230,17 @@ def as_html(report: Report) -> str:
         "".join(_evidence(verdict) for verdict in report.verdicts if verdict.evidence) or "<p>None.</p>",
         "<h2>The run</h2>",
         "<div class=plots>",
-        "".join(lines(each, end) if each.over_time else bars(each) for each in report.series),
+        _plots(report.series),
         "</div>",
         "<h2>Data</h2>",
         table(("table", "rows"), ((name, f"{count:,}") for name, count in report.rows.items())),
     ]
     return document("Audit", parts)
+
+
+def _plots(all_: Sequence[Series]) -> str:
+    end = max((x for each in all_ if each.over_time for _, x, _ in each.points), default=0.0) or 1.0
+    return "".join(lines(each, end) if each.over_time else bars(each) for each in all_)
 
 
 def _guarantee_row(each: Guarantee) -> str:

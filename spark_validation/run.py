@@ -3,7 +3,7 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -13,7 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from .audits import Audit, all_audits
 from .inputs import Inputs
 from .lives import MARK
-from .tables import NEVER, Tables
+from .tables import Tables
+from .tables.columns import NEVER
 from .times import utc
 
 _EVENTS = 50
@@ -115,14 +116,9 @@ def judge_all(
 def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
     """The verdict of one audit; unknown if it has nothing to judge."""
     given = {name: tables.get(name) for name in (*audit.needs, *audit.uses)}
-    if missing := [name for name in audit.needs if given[name] is None]:
-        source = "the log (--dsn)" if set(missing) & tables.of_database else "journals (--journal)"
-        return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"needs {source}")
     began = time.perf_counter()
-    for basis in audit.bases:
-        if basis.rows(*(given[name] for name in basis.tables)).isEmpty():
-            seconds = time.perf_counter() - began
-            return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=f"no {basis.what} to check", seconds=seconds)
+    if why := _nothing_to_judge(audit, given, tables):
+        return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=why, seconds=time.perf_counter() - began)
     found = audit.violations(given)
     # One query, unless there is more than is shown.
     rows = found.limit(max_evidence + 1).collect()
@@ -132,15 +128,17 @@ def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
     return Verdict(audit.name, audit.ids, result, count, evidence, seconds=time.perf_counter() - began)
 
 
+def _nothing_to_judge(audit: Audit, given: Mapping[str, DataFrame | None], tables: Tables) -> str:
+    """Why an audit can judge nothing; empty if it can."""
+    if missing := {name for name in audit.needs if given[name] is None}:
+        return f"needs {'the log (--dsn)' if missing & tables.of_database else 'journals (--journal)'}"
+    empty = (each for each in audit.bases if each.rows(*(given[name] for name in each.tables)).isEmpty())
+    return next((f"no {each.what} to check" for each in empty), "")
+
+
 def explain(found: DataFrame, rows: list[Row], tables: Tables) -> tuple[Evidence, ...]:
     """Rows of what was found with the names behind lanes and hashes, and a row of a journal for each."""
-    lanes = {row.lane for row in rows if row.lane is not None}
-    names: dict[int, Row] = {}
-    for source in ("lanes", "heads"):
-        table = tables.get(source)
-        if table is not None and lanes:
-            there = table.where(F.col("lane").isin(*lanes)).select("lane", "queue", "partition")
-            names |= {row.lane: row for row in there.collect()}
+    names = _names(tables, {row.lane for row in rows if row.lane is not None})
     wanted = sorted({(row.lane, row.hash) for row in rows if row.hash is not None})
     items: dict[tuple[int, int], Row] = {}
     if wanted and tables.get("named") is not None:
@@ -152,6 +150,17 @@ def explain(found: DataFrame, rows: list[Row], tables: Tables) -> tuple[Evidence
         _evidence(row, names.get(row.lane), items.get((row.lane, row.hash)), told.get((row.lane, row.hash), []))
         for row in rows
     )
+
+
+def _names(tables: Tables, lanes: set[int]) -> dict[int, Row]:
+    """The queue and partition of each lane."""
+    found: dict[int, Row] = {}
+    for source in ("lanes", "heads") if lanes else ():
+        table = tables.get(source)
+        if table is not None:
+            there = table.where(F.col("lane").isin(*lanes)).select("lane", "queue", "partition")
+            found |= {row.lane: row for row in there.collect()}
+    return found
 
 
 def _evidence(row: Row, name: Row | None, item: Row | None, told: list[Event]) -> Evidence:

@@ -135,6 +135,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "SQL": "Consuming with SQL",
         "TIM": "Timers",
         "SMQ": "simple-mq",
+        "SQS": "SQS",
     }
 )
 
@@ -1037,6 +1038,94 @@ _CATALOGUE: Collection[Guarantee] = (
         "A client that has left takes nothing",
         "A waiting poll whose client has disconnected takes no message and counts no delivery.",
         "Otherwise each client that gives up wastes a delivery and hides a message.",
+    ),
+    _liveness(
+        "G-SQS-1",
+        "M",
+        "Received until it is deleted",
+        "A message that was sent to a queue of SQS is received again and again until it is deleted, purged, older than "
+        "the retention, or in another queue as a dead letter or by a move task.",
+        "A consumer that dies loses nothing.",
+    ),
+    _safety(
+        "G-SQS-2",
+        "M",
+        "Hidden while in flight",
+        "A received message is given to no other receive before its visibility timeout is over, which the receive or a "
+        "later change has set.",
+        "During the timeout, the work belongs to one consumer. SQS promises this for FIFO queues only.",
+    ),
+    _safety(
+        "G-SQS-3",
+        "M",
+        "Order within a message group",
+        "Receives from a FIFO queue return the messages of a group in the order in which they were sent. While one of "
+        "them is in flight, no other receive gets messages of the group. What is visible again comes before what was "
+        "sent later.",
+        "The group is the unit of order.",
+    ),
+    _safety(
+        "G-SQS-4",
+        "M",
+        "Stored once within five minutes",
+        "A FIFO queue stores one message for a deduplication id within five minutes of the first sending, in the queue "
+        "or if it says so in the group. A duplicate is answered with the first message's id and sequence number.",
+        "A producer may repeat what had no answer.",
+    ),
+    _safety(
+        "G-SQS-5",
+        "M",
+        "A receive can be repeated",
+        "A receive from a FIFO queue with the attempt id of an earlier one returns the same messages with the same "
+        "receive counts, within five minutes and as long as they are in flight and none was deleted or changed.",
+        "A consumer whose connection broke need not wait for the timeout.",
+    ),
+    _safety(
+        "G-SQS-6",
+        "M",
+        "An old handle deletes nothing",
+        "A receipt handle deletes or hides a message only if the message was not received again since. In a FIFO queue "
+        "also its visibility timeout must not be over.",
+        "A consumer that was too slow must not take a message from the one that has it now.",
+    ),
+    _safety(
+        "G-SQS-7",
+        "M",
+        "Dead letters after the last receive",
+        "With a redrive policy, a message whose visibility timeout ends after `maxReceiveCount` receives is in the "
+        "dead-letter queue next, with its id and sending time. If that queue does not exist, it stays.",
+        "What fails again and again must not block or be lost.",
+    ),
+    _safety(
+        "G-SQS-8",
+        "M",
+        "Delay",
+        "A message is not received before its delay is over, and then without another event.",
+        "Producers use it for retries and for work that is not due.",
+    ),
+    _safety(
+        "G-SQS-9",
+        "M",
+        "Retention",
+        "A message is removed when it is older than the retention of its queue, and not before, counted from its first "
+        "sending.",
+        "What nobody receives must not fill the disk; what somebody will receive must be there.",
+    ),
+    _safety(
+        "G-SQS-10",
+        "M",
+        "A move task moves each message once",
+        "A message move task puts each message that was visible in its source into its destination once, as a new "
+        "message, and none that arrives in the source later.",
+        "A redrive must end, also if the messages fail again.",
+    ),
+    _safety(
+        "G-SQS-11",
+        "M",
+        "Exact figures",
+        "The figures of a queue of SQS are the numbers of its messages that are visible, in flight and delayed, as "
+        "long as no more than a thousand of them change by time between two receives or sweeps.",
+        "Autoscaling and alarms follow the figures. SQS promises approximate ones.",
     ),
 )
 

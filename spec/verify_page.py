@@ -75,6 +75,7 @@ _CLOCK = "needs a clock of PostgreSQL that steps"
 _TOKENS = "needs the server's key, to make tokens"
 _TABLES = "needs a look into the database"
 _SQL = "needs a connection to the database"
+_SQS = "is about queues of SQS, which not every server of the interface has"
 _TIMERS = "is about timers, which not every server of the interface has"
 _OUTAGE = "needs a PostgreSQL that is stopped"
 WHY_NOT: Mapping[str, str] = MappingProxyType(
@@ -121,6 +122,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-TIM-3": _TIMERS,
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
+        **{f"G-SQS-{number}": _SQS for number in range(1, 12)},
     }
 )
 """What `queen verify` does not see, and why."""

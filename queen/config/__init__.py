@@ -32,6 +32,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     security: areas.Security = areas.Security()
     jwt: areas.Jwt = areas.Jwt()
     simple_mq: areas.SimpleMq = areas.SimpleMq()
+    sqs: areas.Sqs = areas.Sqs()
     telemetry: areas.Telemetry = areas.Telemetry()
     policies: Mapping[JobType, BatchPolicy] = msgspec.field(default_factory=lambda: POLICIES)
 

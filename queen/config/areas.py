@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from queen.config.forms import ADDRESSES, HOST_NAMES, KEY, KEYS, ORIGINS, PATHS, URL, URLS
+from queen.config.forms import ACCESS_KEYS, ACCOUNT, ADDRESSES, HOST_NAMES, KEY, KEYS, ORIGINS, PATHS, URL, URLS
 from queen.config.variable import Area, Form, Variable
 from queen.core import limits
 from queen.core.errors import SettingError
@@ -292,6 +292,16 @@ class SimpleMq(Area, frozen=True, kw_only=True):
     sweep_interval_ms: Annotated[int, Variable("QUEEN_SMQ_SWEEP_INTERVAL_MS", 0, 3_600_000)] = 0
     """Interval at which a background job moves exhausted messages to dead-letter queues, in ms. 0: only polls move
     them."""
+
+
+class Sqs(Area, frozen=True, kw_only=True):
+    """SQS."""
+
+    keys: Annotated[tuple[tuple[str, str, str], ...], Variable("QUEEN_SQS_KEYS", form=ACCESS_KEYS, secret=True)] = ()
+    """Access keys of SQS clients, separated by commas: id:secret:level, the level being `read-only`, `read-write` or
+    `admin`. Empty: signatures are not checked, or refused if JWT_ENABLED (docs/sqs.md)."""
+    account: Annotated[str, Variable("QUEEN_SQS_ACCOUNT", form=ACCOUNT)] = "000000000000"
+    """Account number in URLs and ARNs of queues: 12 digits."""
 
 
 class Telemetry(Area, frozen=True, kw_only=True):

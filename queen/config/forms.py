@@ -58,6 +58,14 @@ _is_name = re.compile(r"[\w-]+(\.[\w-]+)*\.*", re.ASCII).fullmatch
 _origins = _list_of("* or auto alone, or a list of origins such as https://ops.example.org", _is_origin)
 _keys = _list_of("64 hexadecimal digits, or several such keys", _is_key, _key)
 
+_is_access_key = re.compile(r"[\w.-]{1,128}:[^:\s]{8,128}:(read-only|read-write|admin)", re.ASCII).fullmatch
+
+ACCESS_KEYS = _list_of(
+    "a list of id:secret:level, with secrets of 8 characters or more and the levels read-only, read-write and admin",
+    _is_access_key,
+    lambda text: tuple(text.split(":")),
+)
+ACCOUNT = _form("12 digits", re.compile("[0-9]{12}").fullmatch)
 ADDRESSES = _list_of("a list of host:port", _is_address, _address)
 HOST_NAMES = _list_of(
     "a list of names such as queen.example.org, without ports", _is_name, lambda text: text.lower().rstrip(".")

@@ -604,6 +604,27 @@ class CursorRow(Struct, frozen=True):
     total: int | None
 
 
+class ConnectedRow(Struct, frozen=True):
+    """A connected consumer: see ``queen.core.metrics.Connected``; ``total``: how many there are."""
+
+    kind: str
+    address: str
+    since: datetime
+    in_flight: int | None
+    namespace: str | None
+    task: str | None
+    worker: str
+    total: int
+
+
+class GroupLagRow(Struct, frozen=True):
+    """The largest lag of a group in a bucket, in messages, and its longest wait in seconds."""
+
+    bucket: datetime
+    lag: int
+    oldest_s: float
+
+
 class LaggingRow(Struct, frozen=True):
     """A partition in which a group has a backlog."""
 

@@ -91,5 +91,10 @@ POLICIES: Mapping[JobType, BatchPolicy] = {
     JobType.DEQUEUE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, items_max=100),
     JobType.ACKNOWLEDGE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
     JobType.EXTEND_VISIBILITY: BatchPolicy(preferred=10, hold_ms=100, batch_max=100, in_flight_max=2),
+    JobType.SQS_SEND: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    # Ten messages of an answer have up to 1 MiB each.
+    JobType.SQS_RECEIVE: BatchPolicy(preferred=20, hold_ms=5, batch_max=500, in_flight_max=4, items_max=100),
+    JobType.SQS_DELETE: BatchPolicy(preferred=50, hold_ms=20, batch_max=500, in_flight_max=4),
+    JobType.SQS_CHANGE_VISIBILITY: BatchPolicy(preferred=10, hold_ms=20, batch_max=100, in_flight_max=2),
     JobType.CUSTOM: BatchPolicy(preferred=1, hold_ms=0, batch_max=1, in_flight_max=4),
 }

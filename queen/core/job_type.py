@@ -17,6 +17,10 @@ class JobType(Enum):
     DEQUEUE = "dequeue"
     ACKNOWLEDGE = "acknowledge"
     EXTEND_VISIBILITY = "extend_visibility"
+    SQS_SEND = "sqs_send"
+    SQS_RECEIVE = "sqs_receive"
+    SQS_DELETE = "sqs_delete"
+    SQS_CHANGE_VISIBILITY = "sqs_change_visibility"
     CUSTOM = "custom"
 
     #: Members are dictionary keys many times per call, and Enum's own hash is Python code.

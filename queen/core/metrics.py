@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from datetime import datetime
 
 from msgspec import Struct, field, structs
 
@@ -55,11 +56,32 @@ class Worker(Struct, frozen=True):
         return f"{self.hostname}:{self.pid}"
 
 
+class Connected(Struct, frozen=True):
+    """A connected consumer: a long poll that waits, or a WebSocket with a subscription.
+
+    Attributes:
+        queue: empty for one of a namespace or task.
+        kind: ``longPoll`` or ``webSocket``.
+        address: of its client, as the HTTP server knows it.
+        in_flight: messages that are not acknowledged; ``None``: a long poll has no such number.
+    """
+
+    queue: str
+    namespace: str | None
+    task: str | None
+    group: str
+    kind: str
+    address: str
+    since: datetime
+    in_flight: int | None = None
+
+
 class WorkerState(Struct, frozen=True):
     """The current state of a worker: its connections, jobs that wait for a call, parked long polls.
 
     Attributes:
         by_queue: counts the parked long polls by queue, which takes longer with many queues.
+        connected: its consumers, up to a number.
     """
 
     pool_size: int = 0
@@ -67,6 +89,7 @@ class WorkerState(Struct, frozen=True):
     queued: int = 0
     waiting: int = 0
     by_queue: Callable[[], dict[str, int]] = dict
+    connected: Callable[[], list[Connected]] = list
 
 
 class Level(Struct):

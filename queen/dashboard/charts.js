@@ -93,7 +93,7 @@ export class Chart {
         { ...axis, size: 76, incrs: this.text === bytes ? DOUBLES : undefined, values: (_, splits) => splits.map((value) => this.text(value)) },
       ],
       series: [
-        { label: "Time", value: (_, value) => (value === null ? "–" : clock(value)) },
+        { label: "Time", value: (_, value) => (Number.isFinite(value) ? clock(value) : "–") },
         ...this.series.map((each, n) => ({
           label: each.label, stroke: colour(each.colour), fill: n ? undefined : faint(colour(each.colour)), width: 2, value: written,
           points: { size: 5, filter: (plot, line, dense) => (dense ? null : alone(plot.data[line])) },

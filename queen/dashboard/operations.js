@@ -36,6 +36,8 @@ export const operations = {
   previewSeek: operation("GET", "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/seek", "read-only"),
   seekConsumerGroup: operation("POST", "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/seek", "read-write"),
   seekPartition: operation("POST", "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/partitions/{partition}/seek", "read-write"),
+  listConsumers: operation("GET", "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/consumers", "read-only"),
+  getGroupLag: operation("GET", "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/lag", "read-only"),
   pauseConsumerGroup: operation("POST", "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/pause", "read-write"),
   changeTimers: operation("POST", "/api/v1/timers", "read-write"),
   listTimers: operation("GET", "/api/v1/timers/{queue}", "read-only"),

@@ -77,13 +77,23 @@ export class List {
     return input;
   }
 
-  // `total`: how many there are; null if nobody knows. `seen(row)`: which rows of the page are shown.
-  show(rows, total = null, seen = () => true) {
+  // `total`: how many there are; null if nobody knows.
+  show(rows, total = null) {
     const offset = Number(this.place.get("offset") || 0);
-    this.table.show(rows.filter(seen));
+    this.table.show(rows);
     this.pager.show(offset, rows.length, total);
     // The last rows of the last page are gone.
     if (!rows.length && offset) this.#go({ offset: Math.max(0, offset - this.limit) });
+  }
+
+  // What a search found that looks at so many rows at a time; `next`: the offset at which it can go on, or null.
+  showFound(rows, searched, next) {
+    const offset = Number(this.place.get("offset") || 0);
+    this.table.show(rows);
+    fill(this.pager.element,
+      offset ? button("Newest", () => this.#go({ offset: "" }), { "data-key": "newest" }) : null,
+      h("span", {}, `${count(rows.length)} found among ${count(searched)}${offset ? `, from the ${count(offset + 1)}. on` : ""}`),
+      next === null ? null : button("Search further back", () => this.#go({ offset: next }), { "data-key": "further" }));
   }
 
   #go(values) {

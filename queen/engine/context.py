@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
@@ -29,12 +29,16 @@ async def _always() -> bool:
     return True
 
 
+async def _nothing() -> None:
+    return
+
+
 class Context:
     """The engine as its handlers see it.
 
-    ``main.py`` sets ``state`` (of the worker), ``clock`` (the last state of PostgreSQL's clock) and
-    ``database_answers`` (asks PostgreSQL whether it is reachable). ``orphans`` are leases that no consumer holds.
-    ``unfinished`` are groups, by queue and name, that lacked cursors when this worker saw them last.
+    ``main.py`` sets ``state`` (of the worker), ``clock`` (the last state of PostgreSQL's clock), ``report`` (stores its
+    connected consumers) and ``database_answers`` (asks PostgreSQL whether it is reachable). ``orphans`` are leases that
+    no consumer holds. ``unfinished`` are groups, by queue and name, that lacked cursors when this worker saw them last.
 
     Args:
         database: the procedures for messages.
@@ -75,6 +79,7 @@ class Context:
         self.counters = counters or QueueCounters()
         self.state: Callable[[], WorkerState] = WorkerState
         self.clock: Callable[[], ClockState] = ClockState
+        self.report: Callable[[], Awaitable[None]] = _nothing
         self.keys = keys
         self.database_answers: Callable[[], Awaitable[bool]] = _always
         self.orphans = Orphans()
@@ -118,7 +123,9 @@ class Context:
             await asyncio.sleep(wait_s)
         return wait_s > 0
 
-    async def with_retries(self, call: Callable[[bool], Awaitable[T]], *, retries_during_outage: bool = True) -> T:
+    def with_retries(
+        self, call: Callable[[bool], Awaitable[T]], *, retries_during_outage: bool = True
+    ) -> Coroutine[Any, Any, T]:
         """The result of ``call(again)``, which is repeated while PostgreSQL is unavailable, for a bounded time.
 
         ``again`` is true as soon as an earlier attempt may have been committed although its answer was lost. Then the
@@ -135,7 +142,7 @@ class Context:
             TooSlowError: the call was too slow, and nothing was done.
         """
         repeats = Repeats(self.rules, asyncio.get_running_loop().time())
-        return await self._repeat(call, repeats, retries_during_outage=retries_during_outage)
+        return self._repeat(call, repeats, retries_during_outage=retries_during_outage)
 
     async def tried(
         self, call: Callable[[bool], Awaitable[T]], *, retries_during_outage: bool = True
@@ -144,7 +151,9 @@ class Context:
         repeats = Repeats(self.rules, asyncio.get_running_loop().time())
         return await self._repeat(call, repeats, retries_during_outage=retries_during_outage), repeats.again
 
-    async def idempotently(self, call: Callable[[], Awaitable[T]], *, retries_during_outage: bool = True) -> T:
+    def idempotently(
+        self, call: Callable[[], Awaitable[T]], *, retries_during_outage: bool = True
+    ) -> Coroutine[Any, Any, T]:
         """The result as of ``with_retries``, for a call that may be executed twice: its outcome is never unknown.
 
         Raises:
@@ -152,7 +161,7 @@ class Context:
             TooSlowError: the call was too slow, or met a lock.
         """
         repeats = Repeats(self.rules, asyncio.get_running_loop().time(), idempotent=True)
-        return await self._repeat(lambda _again: call(), repeats, retries_during_outage=retries_during_outage)
+        return self._repeat(lambda _again: call(), repeats, retries_during_outage=retries_during_outage)
 
     async def _repeat(
         self, call: Callable[[bool], Awaitable[T]], repeats: Repeats, *, retries_during_outage: bool

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
 from math import inf
 from typing import Any
 from uuid import UUID
@@ -25,8 +26,9 @@ from queen.core.errors import (
 )
 from queen.core.job_type import JobType
 from queen.core.limits import GROUP_BYTES_MAX, LOCK_WAIT_S
+from queen.core.metrics import Connected
 from queen.engine.context import Context
-from queen.engine.failures import Bisection, Pace, Part, call_limit_s, lock_wait_s, locked_error
+from queen.engine.failures import Bisection, Pace, Part, call_limit_s, leaves_alone, lock_wait_s, locked_error
 from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.consumer_groups import go_on
 from queen.engine.handlers.give_back import give_back_orphans
@@ -46,6 +48,7 @@ from queen.engine.orphans import Orphan
 from queen.engine.ports import Notification
 from queen.engine.prefetch import PrefetchedBatch, returned_in_s
 from queen.engine.slots import Slots
+from queen.engine.subscriptions import SUBSCRIPTIONS, address
 from queen.engine.waiters import Waiters
 from queen.log.requests import AckItem, Pop, Popped
 from queen.metrics.engine import observe_call
@@ -62,6 +65,8 @@ _CONTENDED_S = 0.002
 _CONTENDED_CHECKS, _CONTENDED_LIMIT_S = 10, 0.1
 #: Long polls and the creation of cursors are tried again after this time while PostgreSQL is unavailable.
 _UNAVAILABLE_S = 0.5
+#: The most WebSockets, and the most long polls, that a worker tells of.
+_CONNECTED_MAX = 1000
 #: Errors after which a long poll goes on waiting.
 _WAITED_OUT = (DatabaseUnavailableError, DatabaseSlowError, LockedError)
 
@@ -78,6 +83,15 @@ class Shares(Struct, frozen=True):
     hot: int
     cold: int
     waiters: int
+
+
+def _connected(job: Job, since_s: float) -> Connected:
+    """A long poll, as it is reported; ``since_s``: the time at which the loop's clock was 0."""
+    pop, began = job.request, since_s + job.deadline - job.request.wait_ms / 1000
+    return Connected(
+        pop.queue, pop.namespace, pop.task, pop.group, "longPoll", address(job.client),
+        datetime.fromtimestamp(began, UTC),
+    )  # fmt: skip
 
 
 class Engine:
@@ -154,6 +168,12 @@ class Engine:
         """Parked long polls by queue; those that name no queue under the empty name."""
         return self._waiters.by_queue()
 
+    def connected(self) -> list[Connected]:
+        """Consumers that are connected: of WebSockets and of long polls, those that came first."""
+        since_s = time.time() - self._loop.time()
+        polls = [_connected(job, since_s) for job in self._waiters.longest(_CONNECTED_MAX)]
+        return [*SUBSCRIPTIONS.longest(_CONNECTED_MAX), *polls]
+
     @property
     def queued(self) -> int:
         """Jobs that wait for a call."""
@@ -183,7 +203,7 @@ class Engine:
                 if ready_at is not None:
                     self._park(job, ready_at - now)
                     continue
-            if unleased := spec.unleased(job.request):
+            if spec.unleased is not None and (unleased := spec.unleased(job.request)):
                 self._start(self._put_later(job, unleased))
             else:
                 self._put(job)
@@ -191,8 +211,12 @@ class Engine:
 
     def _put(self, job: Job) -> None:
         spec = self._specs[job.kind]
-        job.key, job.size = spec.key(job.request), spec.size(job.request)
-        job.items = spec.items(job.request)
+        if spec.key is not None:
+            job.key = spec.key(job.request)
+        if spec.size is not None:
+            job.size = spec.size(job.request)
+        if spec.items is not None:
+            job.items = spec.items(job.request)
         self._job_queues[job.kind].put(job)
 
     async def _put_later(self, job: Job, unleased: Sequence[AckItem]) -> None:
@@ -201,24 +225,23 @@ class Engine:
         self._put(job)
         self._drain()
 
-    def notify(self, notification: Notification, origin: str = "") -> None:
+    def notify(self, news: Notification, origin: str = "") -> None:
         """Takes a notification of this worker or another one (``origin``), and checks as many long polls as it says."""
-        if notification.changed:
-            self._context.cache.forget_queue(notification.queue)
+        if news.changed:
+            self._context.cache.forget_queue(news.queue)
             self._context.cache.forget_push_options()
-        if notification.queue:
-            self._check(
-                self._waiters.wake(notification.queue, notification.messages, notification.group, notification.served)
-            )
-            if self._lending is not None:
-                if notification.group is None and not notification.changed:
-                    self._lending.want(
-                        notification.queue, origin, notification.messages, notification.served if origin else ()
-                    )
-                for wait_key, number in self._waiters.missing(
-                    notification.queue, notification.messages, notification.group, notification.served
-                ):
-                    self._lending.recall(wait_key, number)
+        if not news.queue:
+            return
+        waits = self._waiters.wait_lists > 0
+        if waits:
+            self._check(self._waiters.wake(news.queue, news.messages, news.group, news.served))
+        if self._lending is not None:
+            if news.group is None and not news.changed:
+                self._lending.want(news.queue, origin, news.messages, news.served if origin else ())
+            for wait_key, number in (
+                self._waiters.missing(news.queue, news.messages, news.group, news.served) if waits else ()
+            ):
+                self._lending.recall(wait_key, number)
 
     def missed(self) -> None:
         """Notifications may have been lost: checks one long poll of each wait list."""
@@ -270,22 +293,30 @@ class Engine:
 
     def _drain(self) -> None:
         """Sends batches that are due, as far as connections are free, and sets the timer for the others."""
-        now = self._loop.time()
-        self._expire(now)
-        waits = self._send_due(now)
-        times = [now + due_in_ms / 1000 for due_in_ms in waits.values() if due_in_ms]
-        if (event := self._waiters.next_event()) is not None:
-            times.append(event)
-        if (due_in_s := self._context.prefetch.due_in_s()) is not None:
-            times.append(now + max(due_in_s, 0.0))
-        if times:
-            self._wake_at(min(times))
+        # Twice per call, and nearly always there is little to do: so there are no calls to find that out.
+        now, prefetch = self._loop.time(), self._context.prefetch
+        if prefetch.due_at != inf and (late := prefetch.due()):
+            self._start(self._return_prefetched(late))
+        at = self._waiters.next_event()
+        if at <= now:
+            self._expire(now)
+            at = self._waiters.next_event()
+        for due_in_ms in self._send_due(now).values():
+            if due_in_ms:
+                at = min(at, now + due_in_ms / 1000)
+        if prefetch.due_at != inf:
+            at = min(at, now + max(prefetch.due_at - prefetch.now(), 0.0))
+        if at != inf:
+            self._wake_at(at)
 
     def _send_due(self, now: float) -> dict[JobType, float | None]:
         """Sends batches that are due; returns in how many milliseconds the others are, by kind."""
         waits = {kind: job_queue.due_in_ms(now) for kind, job_queue in self._job_queues.items() if job_queue.ready}
         rounds = self._lock_waits.due()
+        if not waits and not rounds:
+            return waits
         due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | rounds.keys()
+        sent: list[JobType] = []
         for slots in (self._hot, self._cold):
             while due and (kind := slots.next(due)) is not None:
                 slots.take(kind)
@@ -293,7 +324,8 @@ class Engine:
                     round_.under_way = True
                     self._start(self._call_lock_queue(kind, round_, slots))
                 else:
-                    self._send(kind, slots)
+                    sent.append(kind)
+                    self._send(kind, slots, sent)
                 waits[kind] = self._job_queues[kind].due_in_ms(now)
                 if waits[kind] != 0:
                     due.discard(kind)
@@ -319,8 +351,6 @@ class Engine:
         self._drain()
 
     def _expire(self, now: float) -> None:
-        if self._context.prefetch and (late := self._context.prefetch.due()):
-            self._start(self._return_prefetched(late))
         checks, expired = self._waiters.due(now)
         for job in expired:
             job.gone = True  # if it is being checked, it releases what it gets
@@ -342,9 +372,9 @@ class Engine:
         self._timer = None
         self._drain()
 
-    def _send(self, kind: JobType, slots: "Slots[JobType]") -> None:
+    def _send(self, kind: JobType, slots: "Slots[JobType]", together: Sequence[JobType]) -> None:
         batch = self._job_queues[kind].take()
-        self._start(self._run(kind, batch, slots, self._offer(kind, batch)))
+        self._start(self._run(kind, batch, slots, self._offer(kind, batch), together))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -356,12 +386,23 @@ class Engine:
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error(TASK_FAILED, exc_info=problem)
 
-    async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]", offer: Offer | None) -> None:
+    async def _run(
+        self,
+        kind: JobType,
+        batch: list[Job],
+        slots: "Slots[JobType]",
+        offer: Offer | None,
+        together: Sequence[JobType],
+    ) -> None:
+        """Makes the call of a batch; ``together``: the kinds of all that were sent in the same step."""
         offered.set(offer)
+        leaves_alone.set(len(together) < 2)
         try:
-            jobs = self._lock_waits.without_locked(kind, self._still_to_serve(kind, batch), self._loop.time())
+            jobs = self._still_to_serve(kind, batch)
+            if kind in self._lock_waits.waiting:
+                jobs = self._lock_waits.without_locked(kind, jobs, self._loop.time())
             await self._execute(kind, jobs, offer)
-            for pop in self._context.prefetch.take_fresh():
+            for pop in self._context.prefetch.take_fresh() if self._context.prefetch.fresh else ():
                 self._check(self._waiters.next_of(pop, more=True))
         finally:
             if offer is not None:
@@ -521,12 +562,19 @@ class Engine:
             self._finish(job, self._nothing(job))
 
     async def _try(self, kind: JobType, jobs: Sequence[Job], part: Part[Job]) -> tuple[Sequence[Any], Exception | None]:
-        """The results of one call; if it failed, its exception as the result of each job, and once more."""
+        """The results of one call; if it failed, its exception as the result of each job, and once more.
+
+        Notes the time of the call for the limiter and the metrics.
+        """
         if not jobs:
             return (), None
+        job_queue = self._job_queues[kind]
         limited, waits = call_limit_s.set(part.limit_s), lock_wait_s.set(part.wait_s)
+        begin, in_flight = self._clock(), job_queue.in_flight
         try:
-            return await self._call(kind, jobs), None
+            results = await self._specs[kind].handler(self._context, [job.request for job in jobs])
+            if len(results) != len(jobs):
+                raise RuntimeError(f"{len(results)} results for {len(jobs)} {kind.value} jobs")  # noqa: TRY301
         except Exception as problem:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
@@ -534,19 +582,11 @@ class Engine:
         finally:
             call_limit_s.reset(limited)
             lock_wait_s.reset(waits)
-
-    async def _call(self, kind: JobType, batch: Sequence[Job]) -> Sequence[Any]:
-        """Calls the handler; notes the time for the limiter and the metrics."""
-        job_queue = self._job_queues[kind]
-        begin, in_flight = self._clock(), job_queue.in_flight
-        results = await self._specs[kind].handler(self._context, [job.request for job in batch])
-        if len(results) != len(batch):
-            raise RuntimeError(f"{len(results)} results for {len(batch)} {kind.value} jobs")
         end = self._clock()
-        if call_limit_s.get() is None:
-            job_queue.limiter.sample((end - begin) * 1000, len(batch), in_flight, end)
-        observe_call(kind, end - begin, len(batch))
-        return results
+        if part.limit_s is None:
+            job_queue.limiter.sample((end - begin) * 1000, len(jobs), in_flight, end)
+        observe_call(kind, end - begin, len(jobs))
+        return results, None
 
     def _finish(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         self._waiters.leave(job)

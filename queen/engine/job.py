@@ -25,10 +25,12 @@ class Job:
         reply: answers the sibling that has lent the job, and returns whether that worked; ``None`` for a job of this
             worker.
         lease: the lease of a lent pop, so that its own worker can release it.
+        client: address and port of the client of a long poll; ``None``: it is not one of HTTP.
     """
 
     __slots__ = (
         "attempts",
+        "client",
         "deadline",
         "future",
         "gone",
@@ -59,3 +61,4 @@ class Job:
         self.gone = False
         self.reply: Callable[[Any], bool] | None = None
         self.lease: UUID | None = None
+        self.client: tuple[str, int] | None = None

@@ -71,12 +71,12 @@ class JobSpec(Struct, frozen=True):
         handler: takes the requests of a batch and returns for each a result, or the error of its call, the same one for
             requests that shared it (``queen.engine.failures``). If it raises, nothing was changed, or the batch may be
             repeated.
-        key: jobs with the same key are never in two calls at the same time.
-        size: bytes that a request adds to a call.
-        items: messages or acks that a request adds to a call.
+        key: jobs with the same key are never in two calls at the same time; ``None``: all may be.
+        size: bytes that a request adds to a call; ``None``: none that count.
+        items: messages or acks that a request adds to a call; ``None``: one.
         cold: whether it uses the connections for administration, so that it never delays a message.
-        unleased: the acks of a request that name no lease: it is carried out when workers have released what they had
-            prefetched there and no consumer holds.
+        unleased: the acks of a request that name no lease, if the kind has such: it is carried out when workers have
+            released what they had prefetched there and no consumer holds.
         locks: what a request locks, as far as the worker knows; nothing for kinds whose locks cannot be named.
         news: for kinds that store messages, if the engine publishes the notifications; other handlers do it themselves.
         waiting: for kinds whose requests may wait for ``wait_ms``; the handler then returns a ``FetchResult`` for each,
@@ -84,12 +84,12 @@ class JobSpec(Struct, frozen=True):
     """
 
     handler: Handler
-    key: Callable[[Any], Hashable] = lambda _request: None
-    size: Callable[[Any], int] = lambda _request: 0
-    items: Callable[[Any], int] = lambda _request: 1
+    key: Callable[[Any], Hashable] | None = None
+    size: Callable[[Any], int] | None = None
+    items: Callable[[Any], int] | None = None
     cold: bool = False
     locks: Callable[[MetadataCache, Any], frozenset[Lock]] = lambda _cache, _request: frozenset()
-    unleased: Callable[[Any], Sequence[AckItem]] = lambda _request: ()
+    unleased: Callable[[Any], Sequence[AckItem]] | None = None
     news: News | None = None
     waiting: Waiting | None = None
 

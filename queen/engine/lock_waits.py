@@ -22,6 +22,9 @@ class LockWaits:
         context: asks PostgreSQL which locks are held.
         specs: the kinds of jobs, and what they lock.
         job_queues: by kind.
+
+    Attributes:
+        waiting: the kinds of which jobs wait.
     """
 
     def __init__(
@@ -29,8 +32,7 @@ class LockWaits:
     ) -> None:
         self._context, self._specs, self._job_queues = context, specs, job_queues
         self._queues = {kind: LockQueue[Job, Lock](context.rules) for kind in specs}
-        #: Kinds of which jobs wait.
-        self._waiting: set[JobType] = set()
+        self.waiting: set[JobType] = set()
 
     def queue(self, kind: JobType) -> LockQueue[Job, Lock]:
         """The lock queue of a kind."""
@@ -38,7 +40,9 @@ class LockWaits:
 
     def due(self) -> dict[JobType, Round[Job]]:
         """The rounds that may make their next call, by kind."""
-        return {kind: round_ for kind in self._waiting if (round_ := self._queues[kind].due) is not None}
+        if not self.waiting:
+            return {}
+        return {kind: round_ for kind in self.waiting if (round_ := self._queues[kind].due) is not None}
 
     def without_locked(self, kind: JobType, jobs: list[Job], now: float) -> list[Job]:
         """The jobs of a batch that need none of the locks that jobs wait for already; the others join these."""
@@ -95,7 +99,7 @@ class LockWaits:
             self._queues[kind].leave(job, result)
             self._job_queues[kind].release(job)
         if not self._queues[kind]:
-            self._waiting.discard(kind)
+            self.waiting.discard(kind)
 
     def _join(self, kind: JobType, job: Job, locks: frozenset[Any], now: float) -> bool:
         """Makes a job wait for locks; false if its time is over."""
@@ -105,5 +109,5 @@ class LockWaits:
             return False
         if not waited:
             self._job_queues[kind].hold(job)
-        self._waiting.add(kind)
+        self.waiting.add(kind)
         return True

@@ -7,7 +7,7 @@ the queue was deleted.
 from collections.abc import Iterable, Sequence
 
 from queen.engine.ports import Database, PartitionName, PushOptions, Subscription
-from queen.log.requests import QUEUE_MODE, Pop
+from queen.log.requests import QUEUE_MODE, Pop, Push
 
 
 class MetadataCache:
@@ -42,6 +42,17 @@ class MetadataCache:
             if queue_id is not None and part_id is not None:
                 self._remember(PartitionName(part_id, queue_id, queue, partition))
         return part_id
+
+    def known_partitions(self, pushes: Iterable[Push]) -> dict[tuple[str, str], int] | None:
+        """The numbers of the partitions that these push to, by (queue, partition); ``None`` if one is not cached."""
+        found = {}
+        for push in pushes:
+            for batch in push.batches:
+                part_id = self._parts.get((batch.queue, batch.partition))
+                if part_id is None:
+                    return None
+                found[batch.queue, batch.partition] = part_id
+        return found
 
     def known_partition(self, queue: str, partition: str) -> int | None:
         """The number of a partition, if it is cached."""

@@ -7,7 +7,7 @@ one push would wake two long polls.
 """
 
 import asyncio
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from uuid import uuid4
 
@@ -58,19 +58,21 @@ class PendingNotifications:
     """Notifications that are not sent yet; those that differ only in the number of messages are merged."""
 
     def __init__(self) -> None:
-        self._messages: Counter[tuple[str, str | None, bool, tuple[str, ...]]] = Counter()
+        self._messages: dict[tuple[str, str | None, bool, tuple[str, ...]], int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._messages)
 
-    def add(self, notification: Notification) -> None:
-        """Adds a notification."""
+    def add(self, notification: Notification) -> bool:
+        """Adds a notification; returns whether it is the first one."""
         key = (notification.queue, notification.group, notification.changed, notification.served)
-        self._messages[key] += notification.messages
+        first = not self._messages
+        self._messages[key] = self._messages.get(key, 0) + notification.messages
+        return first
 
     def take(self) -> list[Notification]:
         """Removes and returns all notifications."""
-        messages, self._messages = self._messages, Counter()
+        messages, self._messages = self._messages, {}
         return [
             Notification(queue, number, group, changed, served)
             for (queue, group, changed, served), number in messages.items()
@@ -152,9 +154,8 @@ class NotificationHub:
         """Sends a notification soon by every transport; those of one turn of the loop share a packet."""
         if self._loop is None:
             return
-        if not self._fresh:
+        if self._fresh.add(notification):
             self._loop.call_soon(self._send_fresh)
-        self._fresh.add(notification)
 
     async def start(self, receive: Callable[[Notification, str], None], missed: Callable[[], None]) -> None:
         """Starts all transports. ``receive`` gets each notification, and the origin of its worker."""
@@ -195,16 +196,25 @@ class NotificationHub:
             return
         notifications = self._fresh.take()
         first = self._number + 1
-        packets = []
-        for part in cut(notifications):
-            self._number += 1
-            packets.append(_encode(Packet(self._origin, self._number, self._number, part)))
+        packets = self._packets(notifications)
         waiting_only = _only_messages(notifications)
         for outbox in self._outboxes:
             if outbox.transport.interval_s == 0:
                 outbox.transport.send(packets, waiting_only=waiting_only)
             else:
                 self._enqueue(outbox, notifications, first)
+
+    def _packets(self, notifications: Sequence[Notification]) -> list[bytes]:
+        """The packets with these notifications, each with a number: one, if they fit."""
+        packet = _encode(Packet(self._origin, self._number + 1, self._number + 1, notifications))
+        if len(packet) <= PACKET_BYTES_MAX:
+            self._number += 1
+            return [packet]
+        packets = []
+        for part in cut(notifications):
+            self._number += 1
+            packets.append(_encode(Packet(self._origin, self._number, self._number, part)))
+        return packets
 
     def _enqueue(self, outbox: _Outbox, notifications: Sequence[Notification], first: int) -> None:
         """Sends by a slow transport at once if it was idle for its interval, else at the end of that."""

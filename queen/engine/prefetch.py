@@ -110,6 +110,8 @@ class Prefetch:
 
     Attributes:
         taken, in_vain: the numbers of batches that pops took, and of those that were released.
+        due_at: when ``due`` returns a batch, by ``now``; ``inf`` if there is none.
+        fresh: the pops for which messages were prefetched and not yet handed out.
     """
 
     def __init__(self, leases: PrefetchedLeases | None = None, now: Callable[[], float] = time.monotonic) -> None:
@@ -121,7 +123,8 @@ class Prefetch:
         self._all: dict[UUID, PrefetchedBatch] = {}
         self._success: OrderedDict[Hashable, _Success] = OrderedDict()
         self.taken = self.in_vain = 0
-        self._fresh: list[Pop] = []
+        self.fresh: list[Pop] = []
+        self.due_at = inf
         self.stopping = False
 
     def __len__(self) -> int:
@@ -163,11 +166,12 @@ class Prefetch:
         """Keeps prefetched messages for a pop."""
         self._batches.setdefault(kind_of(batch.asked.pop), deque()).append(batch)
         self._all[batch.asked.lease] = batch
-        self._fresh.append(batch.asked.pop)
+        self.fresh.append(batch.asked.pop)
+        self._set_due_at()
 
     def take_fresh(self) -> list[Pop]:
         """The pops for which messages were prefetched since the last call."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self.fresh = self.fresh, []
         return fresh
 
     def take(self, pop: Pop) -> Popped | None:
@@ -208,17 +212,15 @@ class Prefetch:
         self._batches[kind].popleft()
         if not self._batches[kind]:
             del self._batches[kind]
+        self._set_due_at()
+
+    def _set_due_at(self) -> None:
+        self.due_at = next(iter(self._all.values())).since + HOLD_S if self._all else inf
 
     def drain(self) -> list[PrefetchedBatch]:
         """Removes and returns all batches, because the worker stops."""
         self.stopping = True
         return self._take_out(inf)
-
-    def due_in_s(self) -> float | None:
-        """Seconds until ``due`` returns a batch."""
-        if not self._all:
-            return None
-        return next(iter(self._all.values())).since + HOLD_S - self.now()
 
     def _missed(self, kind: Hashable) -> None:
         success = self._success.setdefault(kind, _Success())

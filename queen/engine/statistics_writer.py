@@ -5,13 +5,13 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 import psutil
 
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
-from queen.core.metrics import Levels, Sample, Worker, WorkerState
+from queen.core.metrics import Connected, Levels, Sample, Worker, WorkerState
 from queen.core.statistics import ClockState
 from queen.engine.administration import Statistics
 from queen.engine.listening_port import LISTENING_PORT
@@ -22,6 +22,8 @@ log = logging.getLogger("queen.engine")
 
 #: How often the levels of the worker and the lag of its loop are measured.
 _TICK_S = 1.0
+#: A report of connected consumers counts for this many intervals, if no other comes.
+_REPORT_INTERVALS = 3
 #: A refresh of statistics takes at most this share of the time: after a long one the next comes later.
 _REFRESH_SHARE = 0.05
 
@@ -76,6 +78,7 @@ class StatisticsWriter:
         self._levels = Levels()
         self._measured = self._cpu, -math.inf
         self._tasks: list[asyncio.Task[None]] = []
+        self._reported = False
 
     def start(self) -> None:
         """Starts, in the engine's loop."""
@@ -89,6 +92,7 @@ class StatisticsWriter:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             await write_counts(self._counters, self._statistics)
+            await self._report([])
         except (DatabaseUnavailableError, TooSlowError) as problem:
             log.warning("The last statistics of this worker are lost: %s", problem)
 
@@ -121,10 +125,21 @@ class StatisticsWriter:
         for queue, waiting in state.by_queue().items():
             self._counters.parked(queue, waiting)
         await write_counts(self._counters, self._statistics)
+        await self._report(state.connected())
         if not self._levels.seconds:
             self._measure(asyncio.get_running_loop().time())
         await self._statistics.record_worker(this_worker(), self._sample(state), self._keep)
         self.clock = await self._statistics.clock()
+
+    async def report(self) -> None:
+        """Stores the connected consumers of this worker."""
+        await self._report(self._state().connected())
+
+    async def _report(self, connected: Sequence[Connected]) -> None:
+        if connected or self._reported:
+            self._reported = True
+            await self._statistics.record_consumers(this_worker(), connected, _REPORT_INTERVALS * self._interval_s)
+            self._reported = bool(connected)
 
     async def _refresh(self) -> None:
         loop = asyncio.get_running_loop()

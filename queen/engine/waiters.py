@@ -16,6 +16,7 @@ Pure: time is an argument, in seconds. Methods return the pops to check and the 
 
 import heapq
 from collections.abc import Callable, Hashable, Sequence
+from itertools import islice
 from math import floor, inf
 from typing import NamedTuple, Protocol
 
@@ -161,6 +162,10 @@ class Waiters:
     def live(self) -> int:
         """The number of pops that wait, parked or being checked."""
         return len(self._jobs)
+
+    def longest(self, most: int) -> list[Job]:
+        """At most so many pops that wait, parked or being checked, the longest waiting first; none of siblings."""
+        return list(islice((job for job in self._jobs.values() if job.client is not None), most))
 
     def begin(self, job: Job) -> None:
         """Adds a pop that may wait, for its first check; its timeout begins now."""
@@ -336,10 +341,10 @@ class Waiters:
                 self._check_at(wait_list, self._recheck_at(wait_list, now))
         return checks, expired
 
-    def next_event(self) -> float | None:
-        """The next time at which ``due`` may return something."""
-        times = [heap[0][0] for heap in (self._deadlines, self._checks) if heap]
-        return min(times, default=None)
+    def next_event(self) -> float:
+        """The next time at which ``due`` may return something; ``inf`` if there is none."""
+        deadline = self._deadlines[0][0] if self._deadlines else inf
+        return min(deadline, self._checks[0][0]) if self._checks else deadline
 
     def drain(self) -> list[Job]:
         """Removes and returns all parked pops, because the worker stops."""

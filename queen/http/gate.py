@@ -10,7 +10,7 @@ from typing import Any
 import falcon.asgi
 from falcon.asgi import WebSocket
 
-from queen.core.errors import ForbiddenError, RateLimitError, UnauthorizedError
+from queen.core.errors import ForbiddenError, QueenError, RateLimitError, UnauthorizedError
 from queen.core.rate_limit import RateLimit
 from queen.http.access import Access, Levels
 from queen.http.origins import Pages
@@ -57,6 +57,7 @@ class Gate:
         self._needed: Mapping[tuple[str, str], Access] = {
             (route.path, method): access for route in table for method, access in route.access.items()
         }
+        self._signatures = {route.path: route.signatures for route in table if route.signatures is not None}
         self._verifier, self._levels, self._skipped = verifier, levels, skipped
         self._pages, self._rate_limit = pages, rate_limit
 
@@ -71,18 +72,26 @@ class Gate:
             await self._verifier.stop()
 
     async def process_resource(
-        self, req: QueenRequest, _resp: falcon.asgi.Response, _resource: object, _params: Mapping[str, object]
+        self, req: QueenRequest, resp: falcon.asgi.Response, _resource: object, _params: Mapping[str, object]
     ) -> None:
         """Checks a request: its token, or its page if it needs no token."""
-        needed = self._level(req, req.method)
-        if (verifier := self._verifier_of(req, needed)) is not None:
-            await self._judge_sender(verifier, req, needed, ())
-            return
-        public = needed is Access.PUBLIC
-        if self._pages is not None:
-            self._pages.check(req, harmless=public)
-        if not public:
-            self._count(req.remote_addr)
+        signatures = self._signatures.get(req.uri_template or "")
+        signed = signatures is not None and signatures.present(req)
+        try:
+            needed = self._level(req, req.method)
+            if self._verifier is not None and not signed and (verifier := self._verifier_of(req, needed)) is not None:
+                await self._judge_sender(verifier, req, needed, ())
+                return
+            public = needed is Access.PUBLIC
+            if self._pages is not None:
+                self._pages.check(req, harmless=public)
+            if not public and self._rate_limit is not None:
+                self._count(req.remote_addr)
+        except QueenError as problem:
+            if signatures is None:
+                raise
+            signatures.refuse(req, resp, problem)
+            resp.complete = True
 
     async def process_resource_ws(
         self, req: QueenRequest, ws: WebSocket, _resource: object, _params: Mapping[str, object]

@@ -44,6 +44,7 @@ class MetricsPublisher:
     def publish(self) -> None:
         """Publishes the current values."""
         self._requests.publish()
+        metrics.publish_calls()
         metrics.WORKERS.set(1)
         metrics.WEBSOCKETS.set(len(self._sockets))
         with contextlib.suppress(ShuttingDownError):

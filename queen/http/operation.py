@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import falcon
+import falcon.asgi
 from msgspec import Struct
 
+from queen.core.errors import QueenError
 from queen.http.access import Access
 from queen.http.paths import Template
+from queen.http.request import QueenRequest
 
 #: ``handler(server, req, resp, **names of the path)``; a WebSocket instead of ``resp`` where the operation opens one.
 Handler = Callable[..., Awaitable[None]]
@@ -54,6 +57,18 @@ class Answer(Struct, frozen=True):
     media_type: str = falcon.MEDIA_JSON
 
 
+class Signatures(Struct, frozen=True):
+    """Signatures that requests may have instead of a token. The handler checks them, because they cover the body.
+
+    Attributes:
+        present: whether a request has one.
+        refuse: answers an error of the gate in the form of the interface.
+    """
+
+    present: Callable[[QueenRequest], bool]
+    refuse: Callable[[QueenRequest, falcon.asgi.Response, QueenError], None]
+
+
 class Operation(Struct, frozen=True):
     """One operation.
 
@@ -72,6 +87,7 @@ class Operation(Struct, frozen=True):
         needs_body: whether the body is required.
         audited: whether it is an administrative change: the log names the caller.
         websocket: whether it opens a WebSocket.
+        signatures: those that its requests may have instead of a token.
     """
 
     method: str
@@ -88,6 +104,7 @@ class Operation(Struct, frozen=True):
     needs_body: bool = True
     audited: bool = False
     websocket: bool = False
+    signatures: Signatures | None = None
 
     @property
     def template(self) -> Template:

@@ -51,8 +51,7 @@ class Pages:
         Raises:
             ForbiddenError: the request is refused.
         """
-        # Not falcon's get_header: most requests lack two of the three, and it raises an exception for each.
-        sent = dict(req.scope["headers"])
+        sent = req.sent_headers
         fault = self._find_fault(sent.get(b"host", b""), sent.get(b"origin"), sent.get(b"sec-fetch-site"), harmless)
         if fault:
             raise ForbiddenError(fault)

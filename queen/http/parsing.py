@@ -157,7 +157,8 @@ class PushItem(Struct, gc=False):
 
 def may_wait(body: bytes) -> bool:
     """Whether a body may have an item with a time: looking at each item would cost every push."""
-    return any([name in body for name in (b"delaySeconds", b"deliverAt", b"\\u")])
+    # A name may be escaped. Most bodies have no backslash at all, and one character is found fastest.
+    return b'"del' in body or (b"\\" in body and b"\\u" in body)
 
 
 def to_timers(items: Sequence[PushItem], producer_sub: str | None) -> list[TimerChange]:

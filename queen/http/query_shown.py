@@ -5,7 +5,7 @@ from urllib.parse import unquote_plus
 #: The parameters of the interface. None of them is a secret.
 SHOWN = frozenset(
     {
-        "after", "autoAck", "autopilot", "batch", "behind", "conflation", "consumerGroup", "cursorCreatedAt",
+        "Action", "after", "autoAck", "autopilot", "batch", "behind", "conflation", "consumerGroup", "cursorCreatedAt",
         "cursorMessageId", "deleteMetadata", "error", "from", "group", "hostname", "interval", "leaseSeconds",
         "limit", "minLagSeconds", "namespace", "ns", "offset", "order", "partition", "partitions", "queue",
         "reverse", "search", "status", "subscriptionFrom", "subscriptionMode", "task", "timeout", "timestamp",

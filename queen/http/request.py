@@ -1,7 +1,7 @@
 """A request that reads its body directly from ASGI events, and notices when its client disconnects."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -59,6 +59,12 @@ class QueenRequest(falcon.asgi.Request):
         self.room = room or Room()
         self.size = 0
         self._request_id: str | None = None
+
+    @property
+    def sent_headers(self) -> Mapping[bytes, bytes]:
+        """The headers by name, in lower case. ``get_header`` raises an exception for each that is missing."""
+        headers: Mapping[bytes, bytes] = self._asgi_headers
+        return headers
 
     @property
     def remote_addr(self) -> str:

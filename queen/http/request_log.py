@@ -16,6 +16,7 @@ from queen.http.routes import Route
 #: Methods that change nothing.
 _ASKING = frozenset({"GET", "HEAD", "OPTIONS"})
 _BODY_CHARS_MAX = 1000
+_ID_HEADER = REQUEST_ID.lower().encode()
 #: Key of the ASGI scope for a request that is changing something.
 _UNDER_WAY = "queen.change"
 
@@ -53,20 +54,20 @@ class RequestLog:
         self, req: QueenRequest, _resp: falcon.asgi.Response, _resource: object, _params: Mapping[str, object]
     ) -> None:
         """Marks the start of an administrative change."""
-        if self._changes(req):
+        if (req.uri_template, req.method) in self._audited:
             req.scope[_UNDER_WAY] = req
 
     async def process_response(
         self, req: QueenRequest, resp: falcon.asgi.Response, _resource: object, _succeeded: bool
     ) -> None:
         """Logs a request that is about to be answered."""
-        status, changed = resp.status_code, self._changes(req)
-        if not (changed or status >= 400 or self._of_all or req.get_header(REQUEST_ID) is not None):
+        status, changed = resp.status_code, _UNDER_WAY in req.scope
+        if not (changed or status >= 400 or self._of_all or _ID_HEADER in req.sent_headers):
             return
         resp.set_header(REQUEST_ID, req.request_id)
         took_ms = round((time.perf_counter() - req.began) * 1000, 2)
         if changed:
-            req.scope.pop(_UNDER_WAY, None)
+            del req.scope[_UNDER_WAY]
             if not 400 <= status < 500:
                 told = (resp.data or b"")[:_BODY_CHARS_MAX].decode(errors="replace")
                 for fields in _what_changes(req):
@@ -80,6 +81,3 @@ class RequestLog:
         if req := scope.get(_UNDER_WAY):
             for fields in _what_changes(req):
                 changes.warning("administrative change, outcome unknown: the client disconnected", extra=fields)
-
-    def _changes(self, req: QueenRequest) -> bool:
-        return (req.uri_template, req.method) in self._audited

@@ -111,4 +111,5 @@ class LeaveRoom:
 
     async def process_response(self, req: "QueenRequest", _resp: object, _resource: object, _succeeded: bool) -> None:
         """Releases the room of the request."""
-        req.leave_room()
+        if req.size:
+            req.leave_room()

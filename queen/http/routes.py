@@ -11,7 +11,7 @@ from msgspec import Struct
 from queen.core.errors import NotFoundError
 from queen.http import problems
 from queen.http.access import PUBLIC, READ_ONLY, Access
-from queen.http.operation import Handler, Operation
+from queen.http.operation import Handler, Operation, Signatures
 from queen.http.paths import Template
 from queen.http.request import QueenRequest
 
@@ -29,12 +29,14 @@ class Route(Struct, frozen=True):
         resource: answers it.
         access: the access level per method; exactly the methods that the resource has here, including ``WEBSOCKET``.
         audited: whether changes are administrative: the log names the caller.
+        signatures: those that requests may have instead of a token.
     """
 
     path: str
     resource: SimpleNamespace
     access: Mapping[str, Access]
     audited: bool = False
+    signatures: Signatures | None = None
 
 
 def routes_of(declared: Sequence[Operation], server: object) -> Sequence[Route]:
@@ -66,8 +68,9 @@ def _route(path: str, methods: Mapping[str, Sequence[Operation]], server: object
     )
     if WEBSOCKET in methods:
         resource.on_get, access["GET"] = _upgrade_required, PUBLIC
-    audited = any(each.audited for candidates in methods.values() for each in candidates)
-    return Route(path, resource, access, audited=audited)
+    operations = [each for candidates in methods.values() for each in candidates]
+    audited = any(each.audited for each in operations)
+    return Route(path, resource, access, audited=audited, signatures=operations[0].signatures)
 
 
 def _responder(candidates: Sequence[Operation], server: object) -> Handler:

@@ -20,6 +20,8 @@ from queen.operations.delete_dead_letters import delete_dead_letter, purge_dead_
 from queen.operations.documentation import get_contract, get_documentation, get_documentation_asset
 from queen.operations.extend_lease import extend_lease
 from queen.operations.give_up_message import give_up_message
+from queen.operations.group_connected import list_consumers
+from queen.operations.group_lag import get_group_lag
 from queen.operations.health import get_health, get_liveness, get_readiness
 from queen.operations.identity import get_identity
 from queen.operations.labels import list_namespaces, list_tasks
@@ -117,6 +119,8 @@ TOPICS: Sequence[Topic] = (
             seek_consumer_group,
             seek_partition,
             pause_consumer_group,
+            list_consumers,
+            get_group_lag,
             refresh_statistics,
         ],
     ),

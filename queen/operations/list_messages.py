@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 import falcon.asgi
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from queen.core.administration import Consumers, MessageFilter, MessageRow, Period
+from queen.core.administration import MessageFilter, MessageRow, Period
 from queen.core.errors import BadRequestError
-from queen.engine.context import Context
 from queen.http import queries
 from queen.http.access import READ_ONLY
 from queen.http.answers import answer, shown, shown_headers, stamp, text
@@ -23,6 +22,8 @@ _DEFAULT_PERIOD = timedelta(hours=1)
 _FOREVER = datetime(9999, 1, 1, tzinfo=UTC)
 _DEFAULT_LIMIT = 200
 _OFFSET_MAX = 10_000
+#: Maximum of messages that a search looks at, in all and at a time.
+_SEARCHED_MAX, _SEARCHED_STEP = 5_000, 1_000
 
 
 class BusStatus(Struct, rename="camel"):
@@ -67,12 +68,27 @@ class Mode(Struct, rename="camel"):
 
 
 class MessageList(Struct):
-    """A page of messages; ``total`` is the length of the page."""
+    """A page of messages; ``total`` is the length of the page.
+
+    Attributes:
+        searched: with `search`, how many messages were looked at.
+        next: with `search`, the offset at which to go on; null: that was all, or as far back as a list goes.
+    """
 
     messages: list[MessageElement]
     mode: Mode
     total: int
     pagination: queries.Pagination
+    searched: int | UnsetType = UNSET
+    next: int | UnsetType | None = UNSET
+
+
+class _Found(Struct):
+    """The rows of a page; of a search also how many were looked at, and where the next one begins."""
+
+    rows: list[MessageRow]
+    searched: int | UnsetType = UNSET
+    next: int | UnsetType | None = UNSET
 
 
 @operation(
@@ -83,7 +99,8 @@ class MessageList(Struct):
     access=READ_ONLY,
     answers=[Answer("A page, newest first; `total` is the length of the page", MessageList)],
     errors=(400, 503),
-    description="With `status`, the list covers the newest 10,000 messages that match the other filters.",
+    description="With `status`, the list covers the newest 10,000 messages that match the other filters. With "
+    "`search`, a request looks at up to 5,000 messages from `offset` on, and `next` says where to go on.",
     parameters=[
         QUEUE,
         PARTITION,
@@ -91,6 +108,7 @@ class MessageList(Struct):
         Parameter("namespace", "The same as `ns`", NAME),
         TASK,
         Parameter("status", "Only messages with this status", {"type": "string", "enum": list(_STATUSES)}),
+        Parameter("search", "Only messages whose payload, transaction id or id contains this text, in any case", NAME),
         FROM,
         TO,
         limit(_DEFAULT_LIMIT),
@@ -111,16 +129,46 @@ async def list_messages(server: Server, req: QueenRequest, resp: falcon.asgi.Res
     if not req.get_param("to"):
         # The clock of the database may be ahead, and the newest messages are found faster without a bound.
         period = Period(period.begin, _FOREVER)
-
-    async def look(context: Context) -> tuple[list[MessageRow], Consumers]:
-        administration = context.administration
-        rows = await administration.messages.page(wanted, period, page.limit, page.offset)
-        queues = {row.queue for row in rows} or {wanted.queue or ""}
-        return rows, await administration.consumer_groups.consumers_of(list(queues))
-
-    rows, consumers = await server.ask(look)
+    search = queries.name(req, "search")
+    if search is None:
+        found = _Found(await _rows(server, wanted, period, page.limit, page.offset))
+    else:
+        found = await _search(server, wanted, period, page, search.lower())
+    queues = {row.queue for row in found.rows} or {wanted.queue or ""}
+    consumers = await server.ask(lambda context: context.administration.consumer_groups.consumers_of(list(queues)))
     mode = Mode(consumers.queue_mode, consumers.groups, mode_type(consumers.queue_mode, consumers.groups))
-    answer(resp, MessageList([_element(row, server.keys) for row in rows], mode, len(rows), page))
+    messages = [_element(row, server.keys) for row in found.rows]
+    answer(resp, MessageList(messages, mode, len(messages), page, found.searched, found.next))
+
+
+async def _rows(server: Server, wanted: MessageFilter, period: Period, most: int, begin: int) -> list[MessageRow]:
+    return await server.ask(lambda context: context.administration.messages.page(wanted, period, most, begin))
+
+
+async def _search(server: Server, wanted: MessageFilter, period: Period, page: queries.Pagination, text: str) -> _Found:
+    """The messages with this text, until the page is full or enough messages were looked at."""
+    found: list[MessageRow] = []
+    searched = 0
+    while searched < _SEARCHED_MAX and page.offset + searched <= _OFFSET_MAX:
+        # A page with large payloads is shorter.
+        rows = await _rows(server, wanted, period, _SEARCHED_STEP, page.offset + searched)
+        if not rows:
+            return _Found(found, searched, None)
+        for row in rows:
+            searched += 1
+            if text in _searched_text(row, server.keys):
+                found.append(row)
+                if len(found) == page.limit:
+                    break
+        if len(found) == page.limit:
+            break
+    further = page.offset + searched
+    return _Found(found, searched, further if further <= _OFFSET_MAX else None)
+
+
+def _searched_text(row: MessageRow, keys: Keyring | None) -> str:
+    opened = shown(row.payload, row.key_id, row.queue, row.partition, keys)
+    return f"{row.transaction_id} {ids.message_id(row.part_id, row.off)} {bytes(opened.payload).decode()}".lower()
 
 
 def mode_type(has_queue_mode: bool, bus_groups: int) -> str:

@@ -57,11 +57,27 @@ async def find_queue(
 ) -> tuple[QueueRow, list[PartitionRow]]:
     """The rows of a queue and of a page of its partitions; raises NotFoundError."""
     await answers.refresh(context)
-    catalogue = context.administration.catalogue
-    rows = await catalogue.queues(QueueFilter(names=[queue]), Page(QueueOrder.NEWEST, 1))
+    rows = await _queue_rows(context, queue)
     if not rows:
         raise NotFoundError(QUEUE_NOT_FOUND)
-    return rows[0], await catalogue.partitions(wanted, page)
+    return rows[0], await context.administration.catalogue.partitions(wanted, page)
+
+
+async def check_queue(context: Context, queue: str) -> None:
+    """Returns if there is a queue of this name; raises NotFoundError."""
+    if not await _queue_rows(context, queue):
+        raise NotFoundError(f"{QUEUE_NOT_FOUND}: {queue}")
+
+
+async def check_group_of(context: Context, queue: str, group: str) -> None:
+    """Returns if there is a queue and it has a group of this name; raises NotFoundError."""
+    await check_queue(context, queue)
+    if queue not in await context.administration.consumer_groups.queues_of(group):
+        raise NotFoundError(f"Consumer group not found on this queue: {group}")
+
+
+async def _queue_rows(context: Context, queue: str) -> list[QueueRow]:
+    return await context.administration.catalogue.queues(QueueFilter(names=[queue]), Page(QueueOrder.NEWEST, 1))
 
 
 def matching(queue: QueueRow, rows: Sequence[PartitionRow], wanted: PartitionFilter) -> int:

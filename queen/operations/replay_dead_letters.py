@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from queen.core.administration import DeadLetterFilter, Failure
 from queen.core.errors import BadRequestError
-from queen.engine.handlers.dead_letters import replay_page
+from queen.engine.context import Context
+from queen.engine.handlers.dead_letters import ReplayedPage, replay_page
 from queen.http.access import READ_WRITE
 from queen.http.answers import answer
 from queen.http.fields import Name, Time, between
@@ -20,6 +21,7 @@ from queen.http.request import QueenRequest, read_body
 from queen.log import ids
 from queen.operations.list_dead_letters import check_error
 from queen.operations.noted_letters import noting
+from queen.operations.queue_rows import check_queue
 from queen.operations.server import Server
 
 _BODY_BYTES_MAX = 64 * 1024
@@ -84,7 +86,7 @@ _decoder = msgspec.json.Decoder(ReplayAllBody)
     "Replay the dead letters of a queue",
     access=READ_WRITE,
     answers=[Answer("What became of a page of them", ReplayedAll)],
-    errors=(400, 413, 503),
+    errors=(400, 404, 413, 503),
     description="Pushes each to the end of its partition, oldest failure first. Repeat with `next` as `after` until it "
     "is null.",
     body=ReplayAllBody,
@@ -100,7 +102,12 @@ async def replay_dead_letters(server: Server, req: QueenRequest, resp: falcon.as
     if not 1 <= body.limit <= _LIMIT_MAX:
         raise BadRequestError(f"limit must be from 1 to {_LIMIT_MAX}, not {body.limit}", "limit")
     after = _place(body.after)
-    done = await server.run(lambda context: replay_page(context, wanted, after, body.limit, noting(req)))
+
+    async def replay(context: Context) -> ReplayedPage:
+        await context.with_retries(lambda _again: check_queue(context, body.queue))
+        return await replay_page(context, wanted, after, body.limit, noting(req))
+
+    done = await server.run(replay)
     answer(resp, ReplayedAll(done.replayed, done.duplicates, done.failed, done.problem, _after(done.next)))
 
 

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from queen.core.administration import Page, PartitionFilter, PartitionOrder, Seek, SeekResult
+from queen.core.administration import Page, PartitionFilter, PartitionOrder, Seek, SeekPreview, SeekResult
 from queen.core.errors import BadRequestError, NotFoundError
 from queen.engine.context import Context
 from queen.engine.handlers.consumer_groups import seek_group
@@ -18,6 +18,7 @@ from queen.http.operation import Answer, Parameter, operation
 from queen.http.parsing import check_name, decode, parse_time
 from queen.http.request import QueenRequest, read_body
 from queen.operations.consumer_groups import check_group
+from queen.operations.queue_rows import check_group_of
 from queen.operations.server import Server
 
 _BODY_BYTES_MAX = 64 * 1024
@@ -99,8 +100,8 @@ def _chosen(body: SeekBody, place: Seek) -> Seek:
     "previewSeek",
     "Show what a seek would skip and repeat",
     access=READ_ONLY,
-    answers=[Answer("Nothing is moved; zeros for an unknown group, queue or partition", SeekPreviewAnswer)],
-    errors=(400, 503),
+    answers=[Answer("Nothing is moved", SeekPreviewAnswer)],
+    errors=(400, 404, 503),
     description="Counts the cursors that the group has: a partition without one begins as the group does.",
     parameters=[
         parameters.GROUP_PATH,
@@ -120,8 +121,28 @@ async def preview_seek(
         req.get_param("timestamp") or None,
     )  # fmt: skip
     seek = _chosen(body, Seek(check_group(consumer_group), check_name(queue, "queue"), queries.name(req, "partition")))
-    found = await server.ask(lambda context: context.administration.consumer_groups.preview(seek))
+
+    async def look(context: Context) -> SeekPreview:
+        await _check(context, seek)
+        return await context.administration.consumer_groups.preview(seek)
+
+    found = await server.ask(look)
     answer(resp, SeekPreviewAnswer(found.partitions, found.skipped, found.repeated))
+
+
+async def _check(context: Context, seek: Seek) -> None:
+    """Returns if there are queue, group and partition; raises NotFoundError."""
+    await check_group_of(context, seek.queue, seek.group)
+    if seek.partition is not None and not await _partition_exists(context, seek.queue, seek.partition):
+        raise NotFoundError(f"Partition not found: {seek.partition}")
+
+
+async def _partition_exists(context: Context, queue: str, partition: str) -> bool:
+    return bool(
+        await context.administration.catalogue.partitions(
+            PartitionFilter(queue, partition), Page(PartitionOrder.NAME, 1)
+        )
+    )
 
 
 @operation(
@@ -172,12 +193,7 @@ async def seek_partition(
 
     async def work(context: Context) -> tuple[SeekResult, bool]:
         sought = await seek_group(context, seek)
-        found = await context.with_retries(
-            lambda _again: context.administration.catalogue.partitions(
-                PartitionFilter(queue, partition), Page(PartitionOrder.NAME, 1)
-            )
-        )
-        return sought, bool(found)
+        return sought, await context.with_retries(lambda _again: _partition_exists(context, queue, partition))
 
     sought, known = await server.run(work)
     if not known:

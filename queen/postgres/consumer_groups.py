@@ -4,16 +4,19 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from queen.core.administration import (
+    ConnectedRow,
     Consumers,
     CursorFilter,
     CursorOrder,
     CursorRow,
     GroupFilter,
+    GroupLagRow,
     GroupOrder,
     GroupRow,
     GroupsSummary,
     LaggingRow,
     Page,
+    Period,
     QueueFilter,
     Seek,
     SeekPreview,
@@ -29,6 +32,8 @@ _CONSUMERS = call("describe_consumers_v1", 1)
 _CURSORS = call("list_cursors_v1", 8)
 _LAGGING = call("list_lagging_v1", 2)
 _QUEUES_OF = call("find_group_queues_v1", 1)
+_CONNECTED = call("list_consumers_v1", 4)
+_LAG = call("list_group_lag_v1", 5)
 _PAUSED = call("find_paused_v1", 1)
 _WITHOUT_CURSOR = "SELECT * FROM queen.find_groups_without_cursor_v1($1) AS name"
 _SEEK = call("seek_group_v1", 7)
@@ -95,6 +100,15 @@ class ConsumerGroupStore:
     async def queues_of(self, group: str) -> list[str]:
         """The queues that have a group of that name."""
         return [row["queue"] for row in await self._pool.fetch(_QUEUES_OF, group)]
+
+    async def connected(self, queue: str, group: str, limit: int, offset: int) -> list[ConnectedRow]:
+        """A page of the consumers that get messages of a queue, as their workers reported them last."""
+        return [ConnectedRow(*row) for row in await self._pool.fetch(_CONNECTED, queue, group, limit, offset)]
+
+    async def lag(self, queue: str, group: str, period: Period, minutes: int) -> list[GroupLagRow]:
+        """The lag of a group over time, newest bucket first; a bucket without a lag is left out."""
+        rows = await self._pool.fetch(_LAG, queue, group, period.begin, period.end, minutes)
+        return [GroupLagRow(*row) for row in rows]
 
     async def paused_on(self, group: str) -> list[str]:
         """The queues on which the group of that name is paused."""

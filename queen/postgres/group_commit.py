@@ -2,22 +2,30 @@
 
 They are one call. Each transaction costs a round trip and a wait for the disk, which is most of the cost of a small
 call. So calls that are ready together share a transaction, in the order of ``Member``: a pop finds what a push of its
-group has stored. If one is refused, or they are too slow together, all are rolled back, and each is repeated alone. If
-they have to wait for a lock, each of them fails with that error, and ``queen.engine.failures`` handles it.
+group has stored. A call waits for others only where the engine has sent some with it. If one is refused, or they are
+too slow together, all are rolled back, and each is repeated alone. If they have to wait for a lock, each of them fails
+with that error, and ``queen.engine.failures`` handles it.
 
 See DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 5.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from enum import Enum
 from operator import itemgetter
+from types import coroutine
 from typing import Any
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError, TooSlowError
-from queen.engine.failures import call_limit_s, shorter_limit_s
+from queen.engine.failures import call_limit_s, leaves_alone, shorter_limit_s
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
+
+
+@coroutine
+def _next_iteration() -> Generator[None]:
+    """Returns in the next iteration of the loop, as ``asyncio.sleep(0)`` does through two more calls."""
+    yield
 
 
 class Member(Enum):
@@ -110,16 +118,19 @@ class GroupCommit:
             DataRejectedError: PostgreSQL refused the data of this call; nothing was changed.
         """
         group = self._open
-        limited = call_limit_s.get() is not None
-        if alone or limited or (group is not None and not self._may_join(group, member, items)):
+        if alone or call_limit_s.get() is not None or (group is not None and not self._may_join(group, member, items)):
             return await self._alone(member, arguments)
         if group is not None:
             group.add(member, arguments, items)
             rows = await self._follow(group)
+        elif leaves_alone.get():
+            return await self._alone(member, arguments)
         else:
             group = self._open = _Group()
             group.add(member, arguments, items)
-            rows = await self._lead(group)
+            await _next_iteration()  # calls that leave in the same iteration are added now
+            self._open = None
+            rows = await self._lead(group, group.done) if group.done is not None else None
         if rows is None:
             return await self._alone(member, arguments, group.limit_s)
         return member.rows(rows)
@@ -127,27 +138,23 @@ class GroupCommit:
     def _may_join(self, group: _Group, member: Member, items: int) -> bool:
         return member not in group.arguments and (not items or group.items + items <= self._items_max)
 
-    async def _alone(
+    def _alone(
         self, member: Member, arguments: tuple[object, ...], limit_s: float | None = None
-    ) -> Sequence[Any]:
+    ) -> Coroutine[Any, Any, Sequence[Any]]:
         statement, arguments = member.by_itself(arguments)
-        return await self._pool.fetch(statement, *arguments, limit_s=limit_s)
+        return self._pool.fetch(statement, *arguments, limit_s=limit_s)
 
-    async def _lead(self, group: _Group) -> Sequence[Any] | None:
+    async def _lead(self, group: _Group, done: "asyncio.Future[Sequence[Any] | None]") -> Sequence[Any] | None:
         """The rows of a group, for its first call; ``None``: each of its calls is to be made alone."""
-        await asyncio.sleep(0)  # calls that leave in the same iteration are added now
-        self._open = None
-        if group.done is None:
-            return None
         try:
             rows = await self._call(group)
         except Exception as problem:
-            group.done.set_exception(problem)
+            done.set_exception(problem)
             raise
         except asyncio.CancelledError:
-            group.done.set_exception(OutcomeUnknownError("The worker is stopping"))
+            done.set_exception(OutcomeUnknownError("The worker is stopping"))
             raise
-        group.done.set_result(rows)
+        done.set_result(rows)
         return rows
 
     async def _follow(self, group: _Group) -> Sequence[Any] | None:

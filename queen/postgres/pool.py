@@ -5,7 +5,8 @@ whether a failure happened before or after the statement was sent, which decides
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -54,7 +55,8 @@ class Pool:
         self._call_timeout_s = call_timeout_s
         self._idle: list[asyncpg.Connection[Any]] = []
         self._open: set[asyncpg.Connection[Any]] = set()
-        self._slots = asyncio.Semaphore(size)
+        self._used = 0
+        self._turns: deque[asyncio.Future[None]] = deque()
         self._watch = Watch(call_timeout_s + _ANSWER_S, self._discard)
         self._closed = False
         self._unavailable = ""
@@ -76,7 +78,7 @@ class Pool:
         """Open connections without a call."""
         return len(self._idle)
 
-    async def fetch(self, sql: str, *arguments: object, limit_s: float | None = None) -> list[Any]:
+    def fetch(self, sql: str, *arguments: object, limit_s: float | None = None) -> Coroutine[Any, Any, list[Any]]:
         """The rows of one statement.
 
         Args:
@@ -91,41 +93,50 @@ class Pool:
             TooSlowError: PostgreSQL cancelled the statement at its time limit; nothing was changed.
             DataRejectedError: PostgreSQL refused the data; nothing was changed.
         """
+        # No coroutine around another where it is not needed: each costs a Python call whenever the innermost goes on.
         if limit_s is None:
             limit_s = call_limit_s.get()
+        return (self._fetch_in_turns if self._lock_turns else self._fetch)(sql, arguments, limit_s)
+
+    async def _fetch_in_turns(self, sql: str, arguments: tuple[object, ...], limit_s: float | None) -> list[Any]:
+        """The same, repeated while it meets locks."""
         loop = asyncio.get_running_loop()
         until = loop.time() + lock_timeout_ms(limit_s or self._call_timeout_s) / 1000
         while True:
             try:
                 return await self._fetch(sql, arguments, limit_s)
             except TooSlowError as problem:
-                if not (problem.lock and self._lock_turns) or loop.time() > until:
+                if not problem.lock or loop.time() > until:
                     raise
             await asyncio.sleep(_TURN_S)
 
     async def _fetch(self, sql: str, arguments: tuple[object, ...], limit_s: float | None) -> list[Any]:
-        async with self._connection() as connection:
-            watch = self._watch if limit_s is None else Watch(limit_s + _ANSWER_S, self._discard)
-            watch.begin(connection)
-            try:
-                if limit_s is None:
-                    rows = await connection.fetch(self._waiting(sql), *arguments)
-                else:
-                    locks_ms = lock_timeout_ms(limit_s, lock_wait_s.get() or self._lock_wait_s)
-                    rows = await _fetch_within(limit_s, locks_ms, connection, sql, arguments)
-            except Exception as problem:
-                error = self._error_of(problem, connection, watch)
-                if isinstance(error, TooSlowError):
-                    error.limit_s = limit_s or self._call_timeout_s
-                if error is None:
-                    raise
-                if isinstance(error, OutcomeUnknownError) or not is_of_use(problem):
-                    self._discard(connection)
-                raise error from problem
-            finally:
-                watch.end(connection)
-                if watch is not self._watch:
-                    watch.close()
+        if self._used < self._size and (idle := self._pop_idle()) is not None:
+            connection = idle
+            self._used += 1
+        else:
+            connection = await self._acquire()
+        watch = self._watch if limit_s is None else Watch(limit_s + _ANSWER_S, self._discard)
+        watch.begin(connection)
+        try:
+            if limit_s is None:
+                statement = self._waiting(sql) if self._target.pooled else sql
+                rows = await connection.fetch(statement, *arguments)
+            else:
+                locks_ms = lock_timeout_ms(limit_s, lock_wait_s.get() or self._lock_wait_s)
+                rows = await _fetch_within(limit_s, locks_ms, connection, sql, arguments)
+        except BaseException as problem:
+            error = self._settle(problem, connection, watch)
+            if error is None:
+                raise
+            if isinstance(error, TooSlowError):
+                error.limit_s = limit_s or self._call_timeout_s
+            raise error from problem
+        finally:
+            watch.end(connection)
+            if watch is not self._watch:
+                watch.close()
+            self._release(connection)
         self.answered_at = asyncio.get_running_loop().time()
         return rows
 
@@ -134,6 +145,19 @@ class Pool:
         if self._lock_wait_s is None or not self._target.pooled:
             return sql
         return _WAITING.format(sql, lock_timeout_ms(self._call_timeout_s, self._lock_wait_s))
+
+    def _settle(
+        self,
+        problem: BaseException,
+        connection: "asyncpg.Connection[Any]",
+        watch: "Watch[asyncpg.Connection[Any]]",
+    ) -> QueenError | None:
+        """The error of a call, if it is one of ours; discards its connection unless that is of use."""
+        error = self._error_of(problem, connection, watch) if isinstance(problem, Exception) else None
+        broken = isinstance(error, OutcomeUnknownError) or (error is not None and not is_of_use(problem))
+        if broken or connection.is_closed() or connection.is_in_transaction():
+            self._discard(connection)
+        return error
 
     def _error_of(
         self, problem: Exception, connection: "asyncpg.Connection[Any]", watch: "Watch[asyncpg.Connection[Any]]"
@@ -167,39 +191,72 @@ class Pool:
             self._discard(connection)
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator["asyncpg.Connection[Any]"]:
-        async with self._slots:
-            connection = await self._take()
-            try:
-                yield connection
-            except BaseException:
-                if connection.is_closed() or connection.is_in_transaction():
-                    self._discard(connection)
-                raise
-            finally:
-                if connection in self._open:
-                    self._idle.append(connection)
+    async def connection(self) -> AsyncIterator["asyncpg.Connection[Any]"]:
+        """A connection for a block of statements; raises as ``fetch`` if there is none."""
+        connection = await self._acquire()
+        try:
+            yield connection
+        except BaseException:
+            if connection.is_closed() or connection.is_in_transaction():
+                self._discard(connection)
+            raise
+        finally:
+            self._release(connection)
 
-    async def _take(self) -> "asyncpg.Connection[Any]":
+    async def _acquire(self) -> "asyncpg.Connection[Any]":
+        """A connection for one call; first come, first served."""
+        if self._used >= self._size:
+            turn = asyncio.get_running_loop().create_future()
+            self._turns.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._pass_on()
+                raise
+        else:
+            self._used += 1
+        try:
+            idle = self._pop_idle()
+            return await self._connect() if idle is None else idle
+        except BaseException:
+            self._pass_on()
+            raise
+
+    def _release(self, connection: "asyncpg.Connection[Any]") -> None:
+        if connection in self._open:
+            self._idle.append(connection)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Gives the place of a call that has ended to the next one."""
+        while self._turns:
+            if not (turn := self._turns.popleft()).done():
+                turn.set_result(None)
+                return
+        self._used -= 1
+
+    def _pop_idle(self) -> "asyncpg.Connection[Any] | None":
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
             self._open.discard(connection)
+        return None
+
+    def _check_available(self) -> None:
         if self._closed:
             raise DatabaseUnavailableError("The worker is stopping")
         if self._unavailable:
             raise DatabaseUnavailableError(self._unavailable)
-        connection = await self._connect()
-        self._open.add(connection)
-        return connection
 
     async def _connect(self) -> "asyncpg.Connection[Any]":
+        self._check_available()
         attempt = asyncio.ensure_future(connect(self._target, self._call_timeout_s, self._lock_wait_s))
         self._attempts.add(attempt)
         attempt.add_done_callback(self._attempts.discard)
         try:
-            return await attempt
+            connection = await attempt
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._unavailable or (task is not None and task.cancelling()):
@@ -210,6 +267,8 @@ class Pool:
         except UNREACHABLE as problem:
             place, reason = self._target.place, reason_of(problem)
             raise DatabaseUnavailableError(f"No connection to PostgreSQL at {place}: {reason}") from problem
+        self._open.add(connection)
+        return connection
 
     def _discard(self, connection: "asyncpg.Connection[Any]") -> None:
         self._open.discard(connection)

@@ -18,7 +18,7 @@ from queen.core.administration import (
     WorkerLevelsRow,
     WorkerMetricsRow,
 )
-from queen.core.metrics import Counted, Level, Sample, Worker
+from queen.core.metrics import Connected, Counted, Level, Sample, Worker
 from queen.core.statistics import (
     ClockState,
     GroupStatistics,
@@ -32,6 +32,7 @@ from queen.postgres.statement import call
 
 _REFRESH = call("refresh_statistics_v1", 3)
 _RECORD_QUEUES = call("record_queue_metrics_v1", 16)
+_RECORD_CONSUMERS = call("record_consumers_v1", 10)
 _RECORD_WORKER = call("record_worker_metrics_v1", 22)
 _QUEUES = call("list_queue_metrics_v1", 9)
 _BUSIEST = call("find_busiest_v1", 5)
@@ -89,6 +90,11 @@ class StatisticsStore:
             s.loop_lag_ms, s.cpu_user_ms, s.cpu_system_ms, s.rss_bytes, s.virtual_bytes, s.pool_size, s.pool_idle,
             s.queued, s.waiting, keep, worker.port, s.levels.seconds, *columns,
         )  # fmt: skip
+
+    async def record_consumers(self, worker: Worker, connected: Sequence[Connected], seconds: float) -> None:
+        """Replaces the connected consumers of a worker; the report counts for ``seconds``."""
+        columns = [[getattr(each, name) for each in connected] for name in Connected.__struct_fields__]
+        await self._pool.fetch(_RECORD_CONSUMERS, worker.name, seconds, *columns)
 
     async def queues(self, period: Period, minutes: int, wanted: QueueFilter, apart: GroupBy) -> list[QueueMetricsRow]:
         """The counts of queues, newest bucket first; ``wanted`` names queues, namespace or task."""

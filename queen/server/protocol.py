@@ -66,6 +66,10 @@ _NO_CONNECTION = Refusal(
 )
 
 
+#: Headers, and words of the header `Connection`, that ask for another protocol.
+_OF_UPGRADES = frozenset({b"upgrade", b"http2-settings"})
+
+
 class _RefusedError(Exception):
     """Stops the parser."""
 
@@ -136,6 +140,7 @@ class OneWriteProtocol(HttpToolsProtocol):
         "_body_seen",
         "_bounds",
         "_came",
+        "_declined",
         "_judged_at",
         "_keep_alive",
         "_of_head",
@@ -175,6 +180,8 @@ class OneWriteProtocol(HttpToolsProtocol):
         self._keep_alive: bool | None = None
         #: Received data is discarded.
         self._refused = False
+        #: The request asks for another protocol, which there is not: it is read again without that.
+        self._declined = False
 
     # ------------------------------------------------------------------ the connection
 
@@ -239,21 +246,51 @@ class OneWriteProtocol(HttpToolsProtocol):
         if not self._unread:
             self.deadline = inf
         try:
-            self.parser.feed_data(data)
+            if not self._read(data):
+                return
         except httptools.HttpParserError:
             if not self._refused:
                 self._refuse(_NOT_HTTP)
             return
-        except httptools.HttpParserUpgrade:
-            if self._should_upgrade():
-                self.handle_websocket_upgrade()
-                return
-            self._unsupported_upgrade_warning()
         cycle = self.cycle
         if cycle is None or cycle.more_body or cycle.scope is not self.scope:
             self._expect_more(size)
         elif self.unfinished:
             self._is_complete()
+
+    def _read(self, data: bytes) -> bool:
+        """Feeds the parser; false if the connection became a WebSocket.
+
+        The parser ends a request that asks for any other protocol at its head, and would take its body, or the next
+        request, for something else. A server may ignore such a wish, and has to read on: Java's client begins so.
+        """
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as found:
+                if not self._declined:
+                    self.handle_websocket_upgrade()
+                    return False
+                data = self._head_without_upgrade() + data[found.args[0] :]
+                self._declined = False
+                self.parser = httptools.HttpRequestParser(self)
+            else:
+                return True
+
+    def _head_without_upgrade(self) -> bytes:
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            kept = value
+            if name == b"connection":
+                kept = b",".join(word for word in value.split(b",") if word.strip().lower() not in _OF_UPGRADES)
+            if name not in _OF_UPGRADES and (kept or not value):
+                lines.append(b"%b: %b" % (name, kept))
+        return b"\r\n".join([*lines, b"", b""])
+
+    def on_message_complete(self) -> None:
+        """The end of a request."""
+        if not self._declined:
+            super().on_message_complete()
 
     def on_headers_complete(self) -> None:
         """Starts to handle a request.
@@ -261,6 +298,9 @@ class OneWriteProtocol(HttpToolsProtocol):
         Raises:
             _RefusedError: it is refused; stops the parser.
         """
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            self._declined = True
+            return
         shared, bounds = self._shared, self._bounds
         if (
             len(self.headers) > bounds.headers_max

@@ -1,10 +1,11 @@
-"""simple-mq in an engine: its storage and its counters."""
+"""simple-mq and SQS in an engine: their storage, and the counters."""
 
 from msgspec import Struct
 
 from queen.engine.context import Context
 from queen.postgres.pool import Pool
 from queen.simple_mq.outcome_counters import OutcomeCounters
+from queen.simple_mq.sqs_storage import SqsAdministrationStore, SqsStore
 from queen.simple_mq.storage import SimpleMqAdministrationStore, SimpleMqStore
 
 
@@ -25,3 +26,20 @@ class SimpleMq(Struct, frozen=True):
     def of(context: Context) -> "SimpleMq":
         """That of an engine."""
         return context.interface(SimpleMq)
+
+
+class Sqs(Struct, frozen=True):
+    """Queues of SQS, on the storage of simple-mq: the procedures for messages, and those for administration."""
+
+    database: SqsStore
+    administration: SqsAdministrationStore
+
+    @staticmethod
+    def over(hot: Pool, cold: Pool) -> "Sqs":
+        """Those on these connections: for messages, and for everything else."""
+        return Sqs(SqsStore(hot), SqsAdministrationStore(cold))
+
+    @staticmethod
+    def of(context: Context) -> "Sqs":
+        """Those of an engine."""
+        return context.interface(Sqs)

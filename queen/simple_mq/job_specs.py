@@ -6,8 +6,9 @@ from queen.core.job_type import JobType
 from queen.engine.job_specs import JobSpec, Waiting
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import Lock, LockKind
-from queen.simple_mq import handlers
+from queen.simple_mq import handlers, sqs_handlers
 from queen.simple_mq.requests import Dequeued, Enqueue
+from queen.simple_mq.sqs_requests import SqsReceived
 
 
 def _size_of_enqueue(request: Enqueue) -> int:
@@ -33,4 +34,14 @@ SIMPLE_MQ_SPECS: Mapping[JobType, JobSpec] = {
     ),
     JobType.ACKNOWLEDGE: JobSpec(handlers.acknowledge, items=lambda request: len(request.message_ids)),
     JobType.EXTEND_VISIBILITY: JobSpec(handlers.extend_visibility),
+    JobType.SQS_SEND: JobSpec(
+        sqs_handlers.send, size=lambda request: request.size, items=lambda request: len(request.messages)
+    ),
+    JobType.SQS_RECEIVE: JobSpec(
+        sqs_handlers.receive,
+        items=lambda request: request.limit,
+        waiting=Waiting(SqsReceived(), sqs_handlers.give_back, sqs_handlers.count_received),
+    ),
+    JobType.SQS_DELETE: JobSpec(sqs_handlers.delete, items=lambda request: len(request.messages)),
+    JobType.SQS_CHANGE_VISIBILITY: JobSpec(sqs_handlers.change_visibility, items=lambda request: len(request.messages)),
 }

@@ -74,7 +74,7 @@ class DiskFolder:
     """A real folder. Each call opens its file: another process may have renamed or removed it."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._prefix = path, f"{path}/"
 
     def names(self) -> list[str]:
         """The files of the folder."""
@@ -82,7 +82,7 @@ class DiskFolder:
 
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
-        return os.path.exists(f"{self.path}/{name}")  # noqa: PTH110 - called before every append; half the cost
+        return os.access(self._prefix + name, os.F_OK)  # before every append: Path.exists costs ten times as much
 
     def size(self, name: str) -> int:
         """Bytes of a file."""

@@ -21,11 +21,12 @@ from queen.engine.job import Job
 from queen.log.requests import QUEUE_MODE, Ack, Acked, Cycle, Pop, Popped, Push, Transaction
 from queen.log.trace_context import Delivered, delivered, stamp, stamp_timers, stamp_transaction
 from queen.simple_mq.requests import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
+from queen.simple_mq.sqs_requests import ChangeVisibility, DeleteMessages, ReceiveMessages, SendMessages, SqsReceived
 from queen.telemetry.exchange import context_of, current
 
 Attributes = dict[str, AttributeValue]
 
-QUEEN, SIMPLE_MQ = "queen", "simple_mq"
+QUEEN, SIMPLE_MQ, SQS = "queen", "simple_mq", "aws_sqs"
 _LINKS_MAX = SpanLimits().max_links
 
 
@@ -133,6 +134,20 @@ def _of_extension(extension: ExtendVisibility) -> Attributes:
     }
 
 
+def _of_sqs(name: str, kind: str) -> Callable[[SendMessages | DeleteMessages | ChangeVisibility], Attributes]:
+    return lambda request: (
+        _operation(name, kind, SQS)
+        | {
+            messaging.MESSAGING_DESTINATION_NAME: str(request.queue),
+            messaging.MESSAGING_BATCH_MESSAGE_COUNT: len(request.messages),
+        }
+    )
+
+
+def _of_sqs_receive(receive: ReceiveMessages) -> Attributes:
+    return _operation("receive", "receive", SQS) | {messaging.MESSAGING_DESTINATION_NAME: receive.queue}
+
+
 _DESCRIBED: Mapping[JobType, Callable[[Any], Attributes]] = {
     JobType.PUSH: _of_push,
     JobType.POP: _of_pop,
@@ -145,6 +160,10 @@ _DESCRIBED: Mapping[JobType, Callable[[Any], Attributes]] = {
     JobType.DEQUEUE: _of_dequeue,
     JobType.ACKNOWLEDGE: _of_acknowledge,
     JobType.EXTEND_VISIBILITY: _of_extension,
+    JobType.SQS_SEND: _of_sqs("send", "send"),
+    JobType.SQS_RECEIVE: _of_sqs_receive,
+    JobType.SQS_DELETE: _of_sqs("delete", "settle"),
+    JobType.SQS_CHANGE_VISIBILITY: _of_sqs("change_visibility", ""),
 }
 
 
@@ -176,6 +195,10 @@ def _tell_dequeued(span: Span, dequeued: Dequeued) -> None:
     _tell(span, Delivered(len(dequeued.messages), contexts))
 
 
+def _tell_received(span: Span, received: SqsReceived) -> None:
+    span.set_attribute(messaging.MESSAGING_BATCH_MESSAGE_COUNT, len(received.messages))
+
+
 def _tell_acked(span: Span, acked: Acked) -> None:
     queues = (result.queue for result in acked.results if result.queue is not None)
     span.set_attributes(_only(messaging.MESSAGING_DESTINATION_NAME, queues))
@@ -191,5 +214,6 @@ def _tell(span: Span, found: Delivered) -> None:
 _ANSWERED: Mapping[JobType, Callable[[Span, Any], None]] = {
     JobType.POP: _tell_popped,
     JobType.DEQUEUE: _tell_dequeued,
+    JobType.SQS_RECEIVE: _tell_received,
     JobType.ACK: _tell_acked,
 }

@@ -83,12 +83,16 @@ def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int =
     staged = sorted(archive.readable.rglob("*.parquet"))
     placed = [archive.place(path, number) for number, path in enumerate(staged)]
     files = [File(str(path.relative_to(archive.folder)), path.stat().st_size) for path in placed]
-    # Those at the end of a partition are read by every run.
-    known = {(each.part_id, each.last) for each in archive.damaged}
-    new = [each for each in damaged if (each.part_id, each.last) not in known]
+    new = _unknown(archive, damaged)
     archive.add(Run(archive.next_number, snapshot.taken_at, wrote, files, damaged=new), state)
     too_late = sum(_missing(part, upto.get(part.part_id, -1) + 1, damaged) for part in wrote)
     return Done(sum(part.rows for part in wrote), len(wrote), len(files), too_late, tuple(new))
+
+
+def _unknown(archive: Archive, damaged: list[Damaged]) -> list[Damaged]:
+    """Without those of earlier runs: one at the end of a partition is read by every run."""
+    known = {(each.part_id, each.last) for each in archive.damaged}
+    return [each for each in damaged if (each.part_id, each.last) not in known]
 
 
 def _missing(part: Part, since: int, damaged: list[Damaged]) -> int:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables import SECOND, accepted, few, hash_of_offset, looked_up, offset_in, unless
+from ..tables.columns import SECOND, accepted, few, hash_of_offset, looked_up, offset_in, unless
 from .basis import judges
 from .evidence import sentence, violations
 

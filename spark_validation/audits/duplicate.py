@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables import few, unless
+from ..tables.columns import few, unless
 from .basis import judges
 from .evidence import sentence, violations
 

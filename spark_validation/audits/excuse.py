@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from ..tables import few
+from ..tables.columns import few
 
 _MESSAGE = ["lane", "group", "offset"]
 

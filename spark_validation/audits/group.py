@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables import few, looked_up
+from ..tables.columns import few, looked_up
 from .basis import judges
 from .evidence import violations
 from .excuse import emptied, unless_all_given_up, unless_amid, unless_gone, unseen

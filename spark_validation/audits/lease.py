@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables import NEVER, SECOND, accepted, acks_by_lease, few
+from ..tables.columns import NEVER, SECOND, accepted, acks_by_lease, few
 from .basis import judges
 from .evidence import sentence, violations
 from .spans import with_greatest_before

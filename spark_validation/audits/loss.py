@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables import few, looked_up, unless
+from ..tables.columns import few, looked_up, unless
 from .basis import judges
 from .evidence import sentence, violations
 from .excuse import emptied, unless_amid, unless_gone, unless_removed, unseen

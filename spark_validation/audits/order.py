@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables import NEVER, few, unless
+from ..tables.columns import NEVER, few, unless
 from .basis import judges
 from .evidence import missing, moment, sentence, violations
 from .excuse import unless_all_given_up

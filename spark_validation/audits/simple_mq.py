@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables import NEVER, SECOND, few, unless
+from ..tables.columns import NEVER, SECOND, few, unless
 from .basis import judges
 from .evidence import sentence, violations
 

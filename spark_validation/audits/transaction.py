@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables import few
+from ..tables.columns import few
 from .basis import judges
 from .evidence import sentence, violations
 from .excuse import unless_removed

@@ -141,37 +141,50 @@ def open_journal(folder: Path, work: Path) -> Journal:
     if not folder.is_dir():
         raise JournalError(f"{folder} is not a folder. --journal names the folder with the files of the agents")
     files = files_of(folder)
-    parquet = [path for path in files if path.suffix == ".parquet"]
-    lines = [path for path in files if path.suffix == ".jsonl"]
-    lost = [path for path in files if path.suffix in _LOST]
-    for path in sorted({*files} - {*parquet, *lines, *lost}):
-        _refuse_journal(path)
-    if not parquet and not lines and not lost:
+    parquet, lines, lost = (_ending(files, *suffixes) for suffixes in ((".parquet",), (".jsonl",), _LOST))
+    known = {*parquet, *lines, *lost}
+    for path in files:
+        if path not in known:
+            _refuse_journal(path)
+    if not known:
         raise JournalError(
             f"{folder}: no journal here. Expected are files *.parquet or *.jsonl in the form of docs/journal.md"
         )
     for path in parquet:
         _look_at(path)
-    converted: list[Path] = []
-    changes: list[Path] = []
-    for number, path in enumerate(lines):
-        converted.append(work / f"{number:06}.converted")
-        write_parquet(converted[-1], read_lines(path))
-    for path in files:
-        if path.suffix == _SERVER_LOG:
-            place = work / f"{len(changes):06}.changes"
-            if told := [*read_changes(path, f"changes in {text_of(path.relative_to(folder))}")]:
-                write_parquet(place, told)
-                changes.append(place)
-    read = {path: pq.read_metadata(place).num_rows for path, place in zip(lines, converted, strict=True)}
-    read |= {path: pq.read_metadata(path).num_rows for path in parquet}
-    lost += [path for path, rows in read.items() if not rows]
-    # A row with a gap before it: rows of this agent are missing from the beginning.
-    ends = [Call(run="", agent=text_of(path.relative_to(folder)), number=1, kind="end", sent=0) for path in lost]
-    if ends:
-        converted.append(work / "lost.parquet")
-        write_parquet(converted[-1], ends)
-    return Journal((*parquet, *converted, *changes), tuple(path for path in lines if is_torn(path)))
+    converted = _converted(lines, work)
+    lost += [path for path in (*lines, *parquet) if not pq.read_metadata(converted.get(path, path)).num_rows]
+    made = [*converted.values(), *_ends_of(folder, lost, work), *_changes_in(folder, files, work)]
+    return Journal((*parquet, *made), tuple(path for path in lines if is_torn(path)))
+
+
+def _ending(files: list[Path], *suffixes: str) -> list[Path]:
+    return [path for path in files if path.suffix in suffixes]
+
+
+def _converted(lines: list[Path], work: Path) -> dict[Path, Path]:
+    """Files of JSON lines, and as Parquet."""
+    converted = {path: work / f"{number:06}.converted" for number, path in enumerate(lines)}
+    for path, place in converted.items():
+        write_parquet(place, read_lines(path))
+    return converted
+
+
+def _ends_of(folder: Path, lost: list[Path], work: Path) -> Iterator[Path]:
+    """A row for each agent whose calls are unknown, with a gap before it: rows are missing from the beginning."""
+    if lost:
+        ends = (Call(run="", agent=text_of(path.relative_to(folder)), number=1, kind="end", sent=0) for path in lost)
+        write_parquet(work / "lost.parquet", ends)
+        yield work / "lost.parquet"
+
+
+def _changes_in(folder: Path, files: list[Path], work: Path) -> Iterator[Path]:
+    """What logs of servers say that operators did."""
+    for number, path in enumerate(_ending(files, _SERVER_LOG)):
+        if told := [*read_changes(path, f"changes in {text_of(path.relative_to(folder))}")]:
+            place = work / f"{number:06}.changes"
+            write_parquet(place, told)
+            yield place
 
 
 def text_of(path: Path) -> str:
@@ -297,15 +310,18 @@ def _check_values(path: Path, column: Column, values: pa.Array) -> None:
                 f"{path}: {strange[0]!r} is not a valid {column.place[-1]}. Valid are {', '.join(known)}. {_SCHEMA}"
             )
     if column.type in (int, float) and values.null_count < len(values):
-        most = WHOLE_MAX if column.type is int else SECONDS_MAX
-        within = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, most))
-        if not pc.all(within).as_py():
-            raise JournalError(
-                f"{path}: {values.filter(pc.invert(within))[0]} is not a valid {name}. Valid are 0 to "
-                f"{most:.0f}; times are in microseconds. {_SCHEMA}"
-            )
+        _check_numbers(path, name, values, WHOLE_MAX if column.type is int else SECONDS_MAX)
     if column.place == ("version",) and (others := set(pc.unique(values).to_pylist()) - {VERSION}):
         raise JournalError(_version_text(path, others))
+
+
+def _check_numbers(path: Path, name: str, values: pa.Array, most: float) -> None:
+    within = pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, most))
+    if not pc.all(within).as_py():
+        raise JournalError(
+            f"{path}: {values.filter(pc.invert(within))[0]} is not a valid {name}. Valid are 0 to "
+            f"{most:.0f}; times are in microseconds. {_SCHEMA}"
+        )
 
 
 def _place(leaf: str) -> tuple[str, ...]:

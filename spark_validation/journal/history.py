@@ -120,7 +120,7 @@ def to_history(calls: Iterable[Call]) -> history.History:
     return history.History(tuple(record for call in calls if (record := _to_record(call)) is not None))
 
 
-def _to_record(call: Call) -> history.Record | None:  # noqa: PLR0911 - one a kind
+def _to_record(call: Call) -> history.Record | None:
     row: dict[str, Any] = {
         "invoked": call.sent * 1000,
         "completed": None if call.answered is None else call.answered * 1000,
@@ -138,24 +138,34 @@ def _to_record(call: Call) -> history.Record | None:  # noqa: PLR0911 - one a ki
         case "renew":
             return history.Renewal(**row, lease=call.lease or "", seconds=call.lease_seconds or 0)
         case "pop":
-            return history.Pop(
-                **row,
-                queue=call.queue or "",
-                partition=call.partition,
-                group=call.group or history.QUEUE_MODE,
-                batch=call.batch or 1,
-                partitions=call.partitions or 1,
-                auto_ack=call.auto_ack,
-                lease_seconds=call.lease_seconds,
-                lease=call.lease or "",
-                deliveries=tuple(_to_delivery(call.lease or "", item) for item in call.deliveries),
-            )
+            return _to_pop(call, row)
+    return _to_fact(call)
+
+
+def _to_fact(call: Call) -> history.Record | None:
+    """What is no call of a client."""
+    match call.kind:
         case "drained":
             group = call.group or history.QUEUE_MODE
             return history.Drained(at=call.sent * 1000, queue=call.queue or "", group=group)
         case "configured":
             return history.Configured(queue=call.queue or "", retry_limit=call.retry_limit or 0)
     return None
+
+
+def _to_pop(call: Call, row: dict[str, Any]) -> history.Pop:
+    return history.Pop(
+        **row,
+        queue=call.queue or "",
+        partition=call.partition,
+        group=call.group or history.QUEUE_MODE,
+        batch=call.batch or 1,
+        partitions=call.partitions or 1,
+        auto_ack=call.auto_ack,
+        lease_seconds=call.lease_seconds,
+        lease=call.lease or "",
+        deliveries=tuple(_to_delivery(call.lease or "", item) for item in call.deliveries),
+    )
 
 
 def _to_push_items(call: Call) -> Iterator[history.PushItem]:

@@ -24,20 +24,28 @@ def said(call: Call) -> Iterator[tuple[Place, Said]]:
         return there
 
     for delivery in call.deliveries:
-        there = at(delivery, call.group or QUEUE_MODE)
-        there["given"].append((delivery.transaction_id, _offset(delivery)))
-        if call.auto_ack:
-            there["finished"].append((delivery.transaction_id, _offset(delivery)))
-        if delivery.attempt == 1 and (offset := _offset(delivery)) is not None:
-            there["first"].append(offset)
+        _give(at(delivery, call.group or QUEUE_MODE), delivery, auto_ack=call.auto_ack)
     for ack in call.acks:
         if _finishes(ack):
             at(ack, ack.group)["finished"].append((ack.transaction_id, _offset(ack)))
     for push in call.pushes if call.kind != "sql" else ():  # no answer told whether it was a duplicate
-        if push.outcome == "ok" and push.transaction_id and not push.duplicate and not push.spooled:
+        if _is_queued(push):
             at(push)["queued"].append((push.transaction_id, _offset(push)))
     for place, what in found.items():
         yield place, Said(call.agent, call.number, call.sent, call.answered, **what)
+
+
+def _give(there: dict[str, Any], delivery: Delivery, *, auto_ack: bool) -> None:
+    offset = _offset(delivery)
+    there["given"].append((delivery.transaction_id, offset))
+    if auto_ack:
+        there["finished"].append((delivery.transaction_id, offset))
+    if delivery.attempt == 1 and offset is not None:
+        there["first"].append(offset)
+
+
+def _is_queued(push: PushItem) -> bool:
+    return push.outcome == "ok" and bool(push.transaction_id) and not push.duplicate and not push.spooled
 
 
 def _finishes(ack: AckItem) -> bool:

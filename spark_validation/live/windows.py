@@ -266,6 +266,14 @@ class CallWindow(Struct):
                 yield "G-ORD-1", offset, f"offset {offset} comes after offset {above} in the answer to a pop"
         if call.first and call.answered is not None:
             yield from self._order(_bounds(call, call.answered), clock_bound)
+        yield from self._again(call, clock_bound)
+        for name, stored_at in call.queued:
+            same = stored_at is not None and stored_at == self.queued.get(name)
+            if same or (name in self.queued and not beside_log):
+                yield "G-IDEM-1", None, f"{name} was answered as queued more than once"
+
+    def _again(self, call: Said, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
+        """Deliveries after the answer to an ack, whichever of both came first."""
         for name, given_at in call.given:
             done = self.done.get(name)
             if done is not None and _may_be(done, given_at) and call.sent - clock_bound > done.at:
@@ -275,10 +283,6 @@ class CallWindow(Struct):
                 given = self.given.get(name)
                 if given is not None and _may_be(given, finished_at) and given.at - clock_bound > call.answered:
                     yield "G-ACK-2", given.offset, f"{name} was delivered after its ack had been answered"
-        for name, stored_at in call.queued:
-            same = stored_at is not None and stored_at == self.queued.get(name)
-            if same or (name in self.queued and not beside_log):
-                yield "G-IDEM-1", None, f"{name} was answered as queued more than once"
 
     def _order(self, call: Bounds, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
         """Each late call is reported once."""

@@ -89,7 +89,14 @@ BEGIN
             computed_at = excluded.computed_at
         -- Not over what was computed later by somebody else.
         WHERE t.computed_at < excluded.computed_at
-        RETURNING 1
+        RETURNING t.grp_id, t.total_lag, t.oldest_at
+    ), lag_now AS (
+        INSERT INTO queen.group_metrics AS m
+        SELECT n.grp_id, queen.bucket(p_now, 1), n.total_lag, coalesce(greatest(extract(epoch FROM p_now - n.oldest_at), 0), 0)
+        FROM group_now AS n WHERE n.total_lag > 0 ORDER BY n.grp_id
+        ON CONFLICT (grp_id, bucket) DO UPDATE SET
+            lag = greatest(m.lag, excluded.lag), oldest_s = greatest(m.oldest_s, excluded.oldest_s)
+        WHERE excluded.lag > m.lag OR excluded.oldest_s > m.oldest_s
     )
     SELECT (SELECT count(*) FROM queue_now), (SELECT count(*) FROM group_now) INTO queues, groups;
 END $$;

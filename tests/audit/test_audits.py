@@ -11,7 +11,7 @@ from spark_validation.columns import arrow_table
 from spark_validation.inputs import Inputs
 from spark_validation.journal.schema import Call
 from spark_validation.run import Result, Verdict, run
-from spark_validation.tables import SECOND
+from spark_validation.tables.columns import SECOND
 from tests.audit import second
 from tests.audit.conftest import TAKEN_AT, inputs
 from tests.audit.faults import FAULTS, GONE, Scene, ordinary, skipped_delivery
@@ -49,7 +49,7 @@ def test_exactly_what_was_planted_is_found(planted, name):
 
 
 def test_joins_with_too_many_rows_for_a_broadcast_say_the_same(spark, planted, monkeypatch):
-    monkeypatch.setattr(tables, "_BROADCAST_ROWS", 0)
+    monkeypatch.setattr(tables.columns, "_BROADCAST_ROWS", 0)
     shuffled = run(inputs(spark, planted.rows), max_evidence=10_000)
 
     def said(verdicts):

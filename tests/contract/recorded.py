@@ -12,7 +12,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VARYING = re.compile(_UUID.pattern + r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?")
 #: Operations whose values are measurements: only the fields and their types count.
 _MEASURED = frozenset({
-    "getAnalytics", "getMetrics", "getOverview", "getParkedPops", "getPostgresStatistics", "getQueueLag",
+    "getAnalytics", "getGroupLag", "getMetrics", "getOverview", "getParkedPops", "getPostgresStatistics", "getQueueLag",
     "getQueueOperations", "getQueueStatus", "getRetention", "getStatus", "getSystemMetrics", "getWorkerMetrics",
     "listConsumerGroups", "listLaggingPartitions",
 })  # fmt: skip

@@ -162,6 +162,7 @@ def test_parameters_are_those_that_the_handlers_read() -> None:
         described.setdefault(operation.handler.__module__, set()).update(names)
     read = {name: found for module in operation_modules() if (found := read_by(module)) for name in [module.__name__]}
     read["queen.operations.pop"] |= read_by(pops)
+    read["queen.sqs.serving"] = {"Action"}
     assert {name: found for name, found in described.items() if found} == read
 
 

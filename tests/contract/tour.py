@@ -82,7 +82,18 @@ def _shortened(value: Any) -> Any:
 async def visit(http: httpx.AsyncClient) -> dict[str, Any]:
     """Calls every operation but the WebSocket; returns the examples by operation."""
     tour = Tour(http)
-    for part in (_deliver, _inspect, _stream, _look_at_status, _administer_groups, _bury, _time, _system, _simple_mq):
+    for part in (
+        _deliver,
+        _inspect,
+        _stream,
+        _look_at_status,
+        _administer_groups,
+        _bury,
+        _time,
+        _system,
+        _simple_mq,
+        _sqs,
+    ):
         await part(tour)
     return tour.examples
 
@@ -193,6 +204,7 @@ async def _bury(tour: Tour) -> None:
     await call("listDeadLetterErrors", queue="letters")
     await call("replayDeadLetters", body={"queue": "letters", "error": "cannot be read", "limit": 1})
     await call("replayDeadLetters", 400, body={"queue": "letters", "limit": 0})
+    await call("replayDeadLetters", 404, body={"queue": "unknown"})
     await call("purgeDeadLetters", queue="letters")
     await call("purgeDeadLetters", 400)
     await call("deleteQueue", queue="letters")
@@ -273,6 +285,11 @@ async def _administer_groups(tour: Tour) -> None:
     place = {"consumerGroup": group, "queue": "orders"}
     await call("previewSeek", **place, toBeginning="true")
     await call("previewSeek", 400, **place)
+    await call("previewSeek", 404, **{**place, "queue": "unknown"}, toEnd="true")
+    await call("listConsumers", **place)
+    await call("listConsumers", 404, consumerGroup="unknown", queue="orders")
+    await call("getGroupLag", **place)
+    await call("getGroupLag", 404, consumerGroup="unknown", queue="orders")
     await call("seekConsumerGroup", **place, body={"timestamp": "2026-01-01T00:00:00Z"})
     await call("seekConsumerGroup", 400, **place, body={})
     await call("seekPartition", **place, partition="alice", body={"toBeginning": True})
@@ -350,6 +367,25 @@ async def _simple_mq(tour: Tour) -> None:
     for each in (slow, queue):
         await call("deleteSimpleMqQueue", queue_id=each)
     await call("deleteSimpleMqQueue", 404, queue_id=queue)
+
+
+async def _sqs(tour: Tour) -> None:
+    async def call(name: str, action: str, status: int = 200, body: Any = None, **parameters: Any) -> Any:
+        # The name of the host is in the answer.
+        headers = {"X-Amz-Target": f"AmazonSQS.{action}", "Host": "localhost:6632"}
+        return await tour.call(name, status, body=body, headers=headers, **parameters)
+
+    created = await call("sqs", "CreateQueue", body={"QueueName": "orders", "Attributes": {"DelaySeconds": "0"}})
+    await call("sqs", "GetQueueUrl", 400, body={"QueueName": "unknown"})
+    await call("sqs", "Unknown", 400, body={})
+    queue = created["QueueUrl"].partition("/sqs/")[2]
+    await call("sqsOfQueue", "SendMessage", body={"MessageBody": "tea"}, queue=queue)
+    await call("sqsOfQueue", "SendMessage", 400, body={"MessageBody": 1}, queue=queue)
+    await tour.call("sqsQuery", Action="ListQueues")
+    await tour.call("sqsQuery", 400, Action="Unknown")
+    await tour.call("sqsQueryOfQueue", Action="ReceiveMessage", queue=queue)
+    await tour.call("sqsQueryOfQueue", Action="DeleteQueue", queue=queue)
+    await tour.call("sqsQueryOfQueue", 400, Action="DeleteQueue", queue=queue)
 
 
 def unvisited(examples: Mapping[str, Any]) -> Sequence[str]:

@@ -1,10 +1,12 @@
 """The main action of every page, in a real browser, at both widths."""
 
+import json
 import re
 from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
+from websockets.sync.client import connect
 
 from tests.dashboard.conftest import WIDTHS, OpenScreen, Producer, Screen
 from tests.support.processes import Server
@@ -128,6 +130,41 @@ def test_a_number_with_many_digits_is_pushed_and_shown_as_it_is(screen: Screen, 
     expect(screen.page.get_by_label("Payload", exact=True)).to_contain_text("12345678901234567890")
     stored = producer.pop(queue, "g")
     assert stored[0]["data"] == {"account": 12345678901234567890}
+
+
+def test_a_text_is_searched_for_beyond_the_page(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, *({"item": f"needle-{n}" if n % 100 == 0 else "hay"} for n in range(4000)))
+    screen.open("messages", title="Messages")
+    screen.page.get_by_label("Queue", exact=True).fill(queue)
+    screen.page.get_by_label("Payload or id contains").fill("NEEDLE")
+    screen.button("Search").click()
+    expect(screen.page.get_by_role("row")).to_have_count(26)
+    expect(screen.page.get_by_text("25 found among 2,500")).to_be_visible()
+    screen.button("Search further back").click()
+    expect(screen.page.get_by_text("15 found among 1,500, from the 2,501. on")).to_be_visible()
+    expect(screen.page.get_by_role("row")).to_have_count(16)
+    assert screen.fits()
+    screen.button("Newest").click()
+    expect(screen.page.get_by_role("row")).to_have_count(26)
+
+
+def test_a_group_shows_its_lag_over_time_and_who_is_connected(screen: Screen, producer: Producer, queue: str) -> None:
+    group = f"mail {queue}"
+    producer.push(queue, *range(30))
+    producer.pop(queue, group, 1)
+    producer.push(f"{queue}-quiet", 1)
+    with connect(f"ws://127.0.0.1:{producer.server.port}/api/v1/subscribe") as socket:
+        for frame in ({"type": "subscribe", "ref": 1, "queue": queue, "consumerGroup": group, "credit": 5},):
+            socket.recv()
+            socket.send(json.dumps(frame))
+        screen.open("groups", group, title=f"Group {group}")
+        connected = screen.page.get_by_role("region", name=f"Connected consumers of {queue}")
+        expect(connected.get_by_role("row").filter(has_text="WebSocket")).to_contain_text("127.0.0.1:")
+        chart = screen.page.get_by_role("img", name=f"Lag on {queue}")
+        expect(chart).to_have_attribute("aria-label", re.compile("Messages 30, max 30"))
+        expect(chart.locator("canvas")).to_be_visible()
+        assert screen.fits()
+    expect(connected).to_contain_text("no WebSocket is open")
 
 
 def test_messages_are_searched_given_up_retried_and_deleted(screen: Screen, producer: Producer, queue: str) -> None:

@@ -5,6 +5,7 @@ than by default, so that the tests end.
 """
 
 import json
+import re
 import socket
 import threading
 import time
@@ -121,6 +122,23 @@ def test_requests_sent_before_the_answers_are_bounded(server: Server) -> None:
             answered += 1
         assert 1 <= answered < 5000
         assert is_closed(attacker)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 60])
+def test_a_request_that_asks_for_http_2_is_answered_whole(server: Server, cut: int) -> None:
+    """As Java's client does: its body is no next request, and what follows is answered, too."""
+    body = json.dumps({"items": [{"queue": "upgrade", "payload": cut}]}).encode()
+    head = "POST /api/v1/push HTTP/1.1\r\nHost: queen\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    request = f"{head}HTTP2-Settings: AA\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    wish = b"GET /health/live HTTP/1.1\r\nHost: queen\r\nConnection: close, Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    with connect(server) as client:
+        client.sendall(request[: len(request) - cut])
+        client.sendall(request[len(request) - cut :])
+        assert answer_of(client).status == 201
+        client.sendall(request + wish)
+        rest = b"".join(iter(lambda: client.recv(65536), b""))
+        assert re.findall(rb"HTTP/1.1 (\d+)", rest) == [b"201", b"200"]
+        assert rest.count(b'"queued"') == 1
 
 
 def test_a_bad_head_behind_a_good_request_does_not_take_its_answer(server: Server) -> None:

@@ -1,5 +1,6 @@
 """``queen push | pop | ack | tail | queues | dlq | groups | seek | top`` against a real server."""
 
+import asyncio
 import json
 import re
 import signal
@@ -17,7 +18,9 @@ from typer.testing import CliRunner
 from queen.cli.main import COMMANDS, app, load
 from tests.support.api import Api
 from tests.support.client_commands import Client
+from tests.support.clock import eventually
 from tests.support.processes import PATIENCE_S, PYTHON, ROOT, Server, clean_environment, free_port, run
+from tests.support.sockets import open_socket
 
 
 @pytest.fixture
@@ -177,6 +180,58 @@ def test_groups_are_listed_shown_and_deleted(queen: Client, queue: str) -> None:
     assert "there is no consumer group billing" in queen.refusal(1, "groups", "delete", "billing", "-q", queue, "-y")
     assert "there is no consumer group" in queen.refusal(1, "groups", "show", f"{queue}-group")
     assert "there is no queue" in queen.refusal(1, "groups", "list", f"{queue}-not")
+
+
+def test_lists_are_sorted_searched_and_cut_by_the_server(queen: Client, queue: str) -> None:
+    for partition, number in (("alice", 1), ("bob", 3), ("carol", 2), ("done", 1)):
+        queen.text("push", queue, "--file", "-", "-p", partition, given="1\n" * number)
+        queen.text("pop", queue, "-g", f"{queue}-slow", "-p", partition, "-n", "9")
+    queen.text("push", f"{queue}-other", "--file", "-", given="1\n" * 9)
+    for name in (queue, f"{queue}-other"):
+        queen.text("pop", name, "-g", f"{queue}-fast", "--auto-ack")
+    queen.text("seek", queue, f"{queue}-slow", "--to-end", "-p", "done", "-y")
+
+    def shown(*options: str) -> list[str]:
+        answer = queen.json("groups", "show", f"{queue}-slow", *options)
+        return [each["partition"] for each in answer.get(queue, {"partitions": []})["partitions"]]
+
+    assert shown() == ["alice", "bob", "carol", "done"]
+    assert shown("--sort", "lag") == ["bob", "carol", "alice", "done"]
+    assert shown("--sort", "age", "--limit", "1") == ["alice"]
+    assert shown("--behind", "--search", "O") == ["bob", "carol"]
+    cut = queen.call("groups", "show", f"{queue}-slow", "-q", queue, "--sort", "lag", "-n", "2")
+    assert [line.split()[1] for line in cut.stdout.splitlines()] == ["partition", "bob", "carol"]
+    assert cut.stderr == "the first 2 partitions of 4\n"
+    assert queen.call("groups", "show", f"{queue}-slow", "--search", "nobody").stderr == "no partitions\n"
+    assert "there is no consumer group" in queen.refusal(1, "groups", "show", f"{queue}-none", "--behind")
+
+    groups = ("groups", "list", "--search", f"{queue}-")
+    assert [each["queueName"] for each in queen.json(*groups, "--sort", "lag", "-n", "1")] == [f"{queue}-other"]
+    assert [each["name"] for each in queen.json("groups", "list", queue, "--search", "slow", "--behind")] == [
+        f"{queue}-slow"
+    ]
+    queues = ("queues", "list", "--search", queue)
+    assert [each["name"] for each in queen.json(*queues, "--sort", "total")] == [f"{queue}-other", queue]
+    assert [each["name"] for each in queen.json(*queues, "--sort", "name", "-n", "1")] == [queue]
+    assert "'newest', 'name'" in queen.refusal(2, *queues, "--sort", "size")
+
+
+async def test_connected_consumers_are_listed(queen: Client, server: Server, api: Api, queue: str) -> None:
+    queen.text("push", queue, "1")
+    async with open_socket(server.port) as socket:
+        await socket.subscribe(queue, consumerGroup="g")
+        await socket.expect("batch")
+
+        async def shown() -> str:
+            # Empty until the worker of the socket has answered once.
+            return await asyncio.to_thread(queen.text, "groups", "consumers", "g", "-q", queue)
+
+        text = await eventually(shown, "the socket is listed")
+        assert re.search(r"^WebSocket +127.0.0.1:\d+ +\S+ \S+ +1 ", text, re.MULTILINE), text
+        [socket_only] = await asyncio.to_thread(queen.json, "groups", "consumers", "g", "-q", queue, "-n", "1")
+        assert (socket_only["kind"], socket_only["inFlight"]) == ("webSocket", 1)
+    nobody = await asyncio.to_thread(queen.refusal, 1, "groups", "consumers", "nobody", "-q", queue)
+    assert "there is no consumer group nobody" in nobody
 
 
 def test_timers_are_listed_fired_and_cancelled(queen: Client, queue: str) -> None:

@@ -454,7 +454,13 @@ async def test_a_seek_is_foreseen_without_being_done(api: Api, queue: str) -> No
     assert await foreseen(toBeginning="true") == [2, 0, 5]
     assert await foreseen(toBeginning="true", partition="a") == [1, 0, 2]
     assert await foreseen(timestamp="now", partition="b") == [1, 0, 0]
-    assert await foreseen(toEnd="true", partition="unknown") == [0, 0, 0]
+    for path, parameters, name in (
+        (place, {"partition": "unknown-p"}, "unknown-p"),
+        (f"{GROUPS}/unknown-g/queues/{queue}/seek", {}, "unknown-g"),
+        (f"{GROUPS}/g/queues/{queue}-unknown/seek", {}, f"{queue}-unknown"),
+    ):
+        unknown = await api.http.get(path, params={"toEnd": "true", **parameters})
+        assert (unknown.status_code, name in unknown.text) == (404, True), unknown.text
     deleted = popped.messages[0]
     await api.http.delete(f"/api/v1/messages/{deleted['partitionId']}/{deleted['transactionId']}")
     assert await foreseen(toBeginning="true", partition="a") == [1, 0, 1]

@@ -184,6 +184,8 @@ async def test_dead_letters_are_counted_replayed_and_deleted_by_their_error(api:
         refused = await api.http.post("/api/v1/dlq/replay", json={"queue": queue, **body})
         assert (refused.status_code, field in refused.text) == (400, True), refused.text
     assert (await api.http.get("/api/v1/dlq/errors", params={"limit": 51})).status_code == 400
+    unknown = await api.http.post("/api/v1/dlq/replay", json={"queue": f"{queue}-unknown"})
+    assert (unknown.status_code, f"{queue}-unknown" in unknown.text) == (404, True)
 
 
 async def test_a_dead_letter_that_cannot_be_replayed_holds_up_no_other(api: Api, queue: str) -> None:

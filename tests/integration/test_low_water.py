@@ -144,7 +144,8 @@ async def test_a_sweep_that_takes_long_goes_on_in_shorter_steps_and_less_often(c
     await slowly(connections, mark(reader, base + timedelta(seconds=4)))
     slow = await reader.fetchval(state)
     now = base.timestamp()
-    assert (quick[2] - now, quick[5]) == (pytest.approx(3), 2)
+    # A second later and twice as long if it took less than half a millisecond, which a busy machine may not manage.
+    assert quick[2] - now == pytest.approx(3) if quick[5] == 2 else 3 <= quick[2] - now <= 62
     # Not all of what is slow here is the step.
     assert 5 <= slow[2] - now <= 64
 

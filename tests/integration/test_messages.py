@@ -52,6 +52,25 @@ async def test_messages_are_listed_newest_first_in_pages(api: Api, queue: str) -
     assert await listed(api, queue=f"{queue}-unknown") == []
 
 
+async def test_messages_are_searched_by_text_beyond_a_page(api: Api, queue: str) -> None:
+    await api.push(queue, *({"n": n, "word": "Needle" if n in (3, 700) else "hay"} for n in range(1500)))
+    await api.push(queue, {"n": "last"}, ids=["needle-id"])
+
+    async def found(**parameters: Any) -> tuple[list[Any], int, int | None]:
+        response = await api.http.get("/api/v1/messages", params={"queue": queue, **parameters})
+        assert response.status_code == 200, response.text
+        answer = response.json()
+        assert answer["total"] == len(answer["messages"])
+        return [each["data"]["n"] for each in answer["messages"]], answer["searched"], answer["next"]
+
+    assert await found(search="NEEDLE") == (["last", 700, 3], 1501, None)
+    assert await found(search="needle", limit=2) == (["last", 700], 801, 801)
+    assert await found(search="needle", limit=2, offset=801) == ([3], 700, None)
+    assert await found(search="needle", status="completed") == ([], 0, None)
+    assert await found(search="needle", offset=10_000) == ([], 0, None)
+    assert "searched" not in (await api.http.get("/api/v1/messages", params={"queue": queue})).json()
+
+
 async def test_messages_of_one_flush_are_listed_last_first(api: Api, queue: str) -> None:
     await api.push(queue, *range(10))
     assert [m["data"] for m in await listed(api, queue=queue, limit=3, offset=2)] == [7, 6, 5]

@@ -151,7 +151,7 @@ async def test_a_transaction_that_was_undone_has_asked_for_a_count(pool: Pool) -
 @asynccontextmanager
 async def beside_a_count(pool: Pool) -> AsyncIterator["asyncpg.Connection[Any]"]:
     """A transaction that has what is known of the size; a count comes meanwhile and does not see what it does."""
-    async with pool._connection() as connection:
+    async with pool.connection() as connection:
         async with connection.transaction():
             yield connection
             counting = asyncio.create_task(count(pool))

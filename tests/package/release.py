@@ -9,22 +9,25 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
-def _project() -> dict[str, Any]:
+def project() -> dict[str, Any]:
+    """What pyproject.toml says of the project."""
     found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return found
 
 
 def version() -> str:
     """The version of this tree."""
-    return str(_project()["version"])
+    return str(project()["version"])
 
 
-def objection(wanted: str, tags: str, changelog: str, address: str, remote: str) -> str | None:
+def objection(wanted: str, tags: str, changelog: str, address: str | None, remote: str) -> str | None:
     """Why this version cannot be released from a commit with these tags, of a repository with this address."""
     if f"v{wanted}" not in tags.split():
         return f"this commit has no tag v{wanted}: git tag --sign v{wanted}"
     if not any(line.startswith(f"## {wanted} ") for line in changelog.splitlines()):
         return f"CHANGELOG.md has no heading `## {wanted} (<date>)`"
+    if address is None:
+        return f"pyproject.toml names no Repository in [project.urls]: write down what is public, {remote.strip()}"
     if remote.strip().removesuffix(".git").replace(":", "/").split("/")[-2:] != address.split("/")[-2:]:
         return f"the repository in pyproject.toml, {address}, is not its remote: correct [project.urls]"
     return None
@@ -44,7 +47,7 @@ def main(folder: Path) -> str | None:
     """Builds everything into a folder; the reason if it cannot."""
     tags, remote = _git("tag", "--points-at", "HEAD"), _git("remote", "get-url", "origin")
     changelog = (ROOT / "CHANGELOG.md").read_text()
-    if problem := objection(version(), tags, changelog, _project()["urls"]["Repository"], remote):
+    if problem := objection(version(), tags, changelog, project().get("urls", {}).get("Repository"), remote):
         return problem
     subprocess.run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], check=True)
     [wheel] = folder.glob(f"*-{version()}-*.whl")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.package.release import ROOT, objection, sbom, version
+from tests.package.release import ROOT, objection, project, sbom, version
 
 MINORS = (11, 12, 13, 14)
 PATIENCE_S = 600
@@ -57,9 +57,10 @@ def test_the_metadata_says_who_where_and_what(wheel: Path) -> None:
     assert {"queen/py.typed", "pyspark_queen/py.typed"} <= names
     assert not [name for name in names if name.startswith("tests/")]
     assert found["Author"]
-    links = dict(each.split(", ") for each in found.get_all("Project-URL", []))
-    assert links.keys() == {"Repository", "Documentation", "Changelog", "Issues"}
-    assert links["Changelog"].endswith("CHANGELOG.md")
+    assert found["License-Expression"] == "Apache-2.0"
+    assert (found["Summary"], found["Description-Content-Type"]) == (project()["description"], "text/markdown")
+    # There is no public repository yet, and none is made up: `tox -e release` asks for it.
+    assert "Project-URL" not in found
     assert {f"Programming Language :: Python :: 3.{minor}" for minor in MINORS} <= set(found.get_all("Classifier", []))
     workflow = (ROOT / ".github" / "workflows" / "checks.yaml").read_text()
     assert all(f'"3.{minor}"' in workflow for minor in MINORS)
@@ -109,5 +110,6 @@ def test_a_release_needs_a_tag_a_heading_and_the_right_address() -> None:
     assert "has no tag v1.2.3" in str(objection("1.2.3", "v1.2.2", "", here, here))
     assert "has no heading" in str(objection("1.2.3", "v1.2.3", "## Unreleased\n", here, here))
     assert "is not its remote" in str(objection("1.2.3", "v1.2.3", heading, here, "https://h/other/n"))
+    assert "names no Repository" in str(objection("1.2.3", "v1.2.3", heading, None, here))
     assert objection("1.2.3", "v1.2.3", heading, here, "git@h:o/n.git") is None
     assert objection("1.2.3", "v1.2.3", heading, here, f"{here}\n") is None

@@ -3,6 +3,7 @@
 import os
 import signal
 from itertools import count
+from math import inf
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -69,13 +70,11 @@ def test_nothing_is_prefetched_for_pops_that_are_served_in_another_way(world: Wo
 @checks("G-LEASE-1", "G-LEASE-7", level=Level.MODEL)
 def test_unused_prefetched_leases_are_released_in_time_for_others(world: World) -> None:
     lease = world.hold(Pop("q"))
-    due_in_s = world.prefetch.due_in_s()
-    assert due_in_s is not None
-    assert 0 < due_in_s < PREFETCHED_S
+    assert 0 < world.prefetch.due_at - world.prefetch.now() < PREFETCHED_S
     world.time += HOLD_S + 1e-6
     assert world.prefetch.take(Pop("q")) is None, "a stopped process must not batch out what others rely on by now"
     assert [batch.asked.lease for batch in world.prefetch.due()] == [lease]
-    assert (len(world.prefetch), world.prefetch.due_in_s()) == (0, None)
+    assert (len(world.prefetch), world.prefetch.due_at) == (0, inf)
 
 
 @checks("G-POP-2", level=Level.MODEL)

@@ -32,6 +32,7 @@ VALUES = {
     "QUEEN_VEGAS_BETA": "50", "QUEEN_VEGAS_MIN_LIMIT": "9", "QUEEN_THREADS": "64", "MAX_BODY_SIZE": "2048",
     "JWT_ALGORITHM": "EdDSA", "JWT_JWKS_URL": "https://a/keys", "JWT_SKIP_PATHS": "/a/,/",
     "DEFAULT_SUBSCRIPTION_MODE": "new", "QUEEN_PRESET": "low-latency",
+    "QUEEN_SQS_KEYS": "key:secret/123+:admin, k2:secret-two:read-only", "QUEEN_SQS_ACCOUNT": "123456789012",
 }  # fmt: skip
 
 #: What they are read as, where that is not the text itself.
@@ -42,6 +43,7 @@ READ = {
     "QUEEN_CORS_ORIGINS": ("https://a", "http://b:1"),
     "QUEEN_HOSTS": ("a.example", "b"),
     "JWT_SKIP_PATHS": ("/a", "/"),
+    "QUEEN_SQS_KEYS": (("key", "secret/123+", "admin"), ("k2", "secret-two", "read-only")),
 }
 
 
@@ -105,6 +107,7 @@ def test_every_setting_has_a_meaning(area: str) -> None:
         ("JWT_ALGORITHM", "none"),
         ("JWT_JWKS_URL", "file:///etc/passwd"),
         ("JWT_SKIP_PATHS", "health"),
+        ("QUEEN_SQS_ACCOUNT", "1"),
     ],
 )
 def test_a_bad_value_is_refused_with_variable_and_value(variable: str, text: str) -> None:
@@ -390,7 +393,7 @@ def test_a_former_setting_is_no_error_and_is_named_with_what_took_its_place() ->
     environment = dict.fromkeys(GONE | knobs - kept, "anything")
     assert from_environment(environment) == Settings()
     lines = [*ineffective(environment)]
-    assert len(lines) == len(environment) == 57
+    assert len(lines) == len(environment) == 81
     assert all(" is no longer a setting: " in line for line in lines)
 
 

@@ -25,6 +25,9 @@ class Stored:
     async def record_worker(self, _worker: object, sample: Sample, _keep: timedelta) -> None:
         self.samples.append(sample)
 
+    async def record_consumers(self, *_: object) -> None:
+        """None is connected."""
+
     async def clock(self) -> ClockState:
         return ClockState()
 

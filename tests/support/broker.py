@@ -105,7 +105,7 @@ class Broker:
     async def _set_clock(self, now: float) -> None:
         async with AsyncExitStack() as held:
             # All are held before the first is told, so that none is told twice and another one not.
-            connections = [await held.enter_async_context(self._pool._connection()) for _ in range(self._connections)]
+            connections = [await held.enter_async_context(self._pool.connection()) for _ in range(self._connections)]
             for connection in connections:
                 await connection.execute("SELECT set_config('queen.clock', $1, false)", at(now).isoformat())
 

@@ -1,6 +1,6 @@
 """``queen groups``: consumer groups."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -11,7 +11,19 @@ from queen.cli.client import pausing, showing
 from queen.cli.client.asking import confirm
 from queen.cli.client.connection import Server, at
 from queen.cli.client.names import there, unknown_group
-from queen.cli.client.options import AnyQueue, Group, OfQueue, OnQueue, Yes
+from queen.cli.client.options import (
+    AnyQueue,
+    Behind,
+    Group,
+    GroupSort,
+    Most,
+    OfQueue,
+    OnQueue,
+    Search,
+    SortGroups,
+    Yes,
+)
+from queen.cli.client.pages import every
 from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean, counted, duration
 from queen.cli.output import Json, err
@@ -19,9 +31,11 @@ from queen.cli.output import Json, err
 _ROUTE = "/api/v1/consumer-groups"
 _ON_QUEUE = _ROUTE + "/{}/queues/{}"
 _CURSORS = 1000
-_PAGE = 1000
+_KINDS = {"longPoll": "long poll", "webSocket": "WebSocket"}
 
-groups = typer.Typer(name="groups", help="Consumer groups: list, show, pause, resume, delete.", no_args_is_help=True)
+groups = typer.Typer(
+    name="groups", help="Consumer groups: list, show, consumers, pause, resume, delete.", no_args_is_help=True
+)
 
 
 class GroupOfQueue(Struct, rename="camel"):
@@ -49,9 +63,27 @@ class Cursor(Struct, rename="camel"):
 
 
 class Cursors(Struct):
-    """The cursors of a group on a queue."""
+    """The cursors of a group on a queue, of ``total`` that match (``None``: not known yet)."""
 
     partitions: list[Cursor]
+    total: int | None
+
+
+class Consumer(Struct, rename="camel"):
+    """A connected consumer."""
+
+    kind: str
+    address: str
+    since: str
+    in_flight: int | None
+    hostname: str
+    worker_id: int
+
+
+class Consumers(Struct):
+    """A page of them."""
+
+    consumers: list[Raw]
 
 
 class Deleted(Struct, rename="camel"):
@@ -63,19 +95,15 @@ class Deleted(Struct, rename="camel"):
 
 @groups.callback()
 def _groups() -> None:
-    """Consumer groups: list, show, pause, resume, delete."""
+    """Consumer groups: list, show, consumers, pause, resume, delete."""
 
 
-def on_queues(server: Server, queues: Sequence[str]) -> Iterator[tuple[Raw, GroupOfQueue]]:
+def on_queues(
+    server: Server, queues: Sequence[str], limit: int | None = None, **chosen: str | bool | None
+) -> Iterator[tuple[Raw, GroupOfQueue]]:
     """The groups of some queues, or of all: the raw answer, and the fields that are shown."""
-    offset = 0
-    while True:
-        page = server.get(list[Raw], _ROUTE, {"queue": queues, "limit": _PAGE, "offset": offset})
-        for raw in page:
-            yield raw, msgspec.json.decode(raw, type=GroupOfQueue)
-        if len(page) < _PAGE:
-            return
-        offset += _PAGE
+    for raw in every(lambda page: server.get(list[Raw], _ROUTE, {"queue": queues, **chosen, **page}), limit):
+        yield raw, msgspec.json.decode(raw, type=GroupOfQueue)
 
 
 @groups.command("list")
@@ -83,6 +111,10 @@ def on_queues(server: Server, queues: Sequence[str]) -> Iterator[tuple[Raw, Grou
 def list_(
     server: Server,
     queue: AnyQueue = None,
+    sort: SortGroups = GroupSort.name,
+    search: Search = None,
+    behind: Behind = False,
+    limit: Most = None,
     json: Json = False,
 ) -> None:
     """List consumer groups with their lag. __QUEUE_MODE__ is the group of pops that name none.
@@ -91,7 +123,8 @@ def list_(
     """
     if queue is not None:
         there(server, queue)
-    found = list(on_queues(server, [] if queue is None else [queue]))
+    queues = [] if queue is None else [queue]
+    found = list(on_queues(server, queues, limit, order=sort, search=search, behind=behind))
     if json:
         showing.document([raw for raw, _ in found])
         return
@@ -125,23 +158,39 @@ def list_(
 
 @groups.command("show")
 @on_server
-def show(server: Server, group: Group, queue: OnQueue = None, json: Json = False) -> None:
+def show(
+    server: Server,
+    group: Group,
+    queue: OnQueue = None,
+    sort: SortGroups = GroupSort.name,
+    search: Search = None,
+    behind: Behind = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum to show.", min=1, max=10_000)] = _CURSORS,
+    json: Json = False,
+) -> None:
     """Show the cursors of a group, per partition.
 
     --json prints an object with one entry per queue.
     """
-    answer = server.get(dict[str, Raw], at(_ROUTE + "/{}", group), {"limit": _CURSORS})
-    found = {name: raw for name, raw in answer.items() if queue is None or name == queue}
+    query = {"queue": queue, "order": sort, "search": search, "behind": behind, "limit": limit}
+    found = server.get(dict[str, Raw], at(_ROUTE + "/{}", group), query)
     if not found:
-        raise unknown_group(server, group, queue)
+        _there(server, group, queue)
     if json:
         showing.document(found)
-        return
+    elif found:
+        _show(found, limit, queue)
+    else:
+        err.print("no partitions", style="dim")
+
+
+def _show(found: Mapping[str, Raw], limit: int, queue: str | None) -> None:
     made = showing.Listing(
         "queue", "partition", "acked", "lag", "oldest", "leased", "acked up to", right=("acked", "lag", "oldest")
     )
-    for name, raw in found.items():
-        for each in msgspec.json.decode(raw, type=Cursors).partitions:
+    answers = {name: msgspec.json.decode(raw, type=Cursors) for name, raw in found.items()}
+    for name, answer in answers.items():
+        for each in answer.partitions:
             made.add(
                 name,
                 each.partition,
@@ -152,8 +201,45 @@ def show(server: Server, group: Group, queue: OnQueue = None, json: Json = False
                 showing.local(each.last_consumed_at),
             )
     made.show()
-    if len(made) == _CURSORS:
-        err.print(f"the first {_CURSORS} partitions", style="dim")
+    # Of several queues, those behind the limit are not in the answer.
+    total = answers[queue].total if queue is not None else None
+    if len(made) == limit and total != limit:
+        err.print(f"the first {limit} partitions" + (f" of {total}" if total is not None else ""), style="dim")
+
+
+def _there(server: Server, group: str, queue: str | None) -> None:
+    """Returns if the group exists, so that nothing found is not mistaken for nothing there."""
+    queues = [] if queue is None else [queue]
+    if not any(each.name == group for _, each in on_queues(server, queues, search=group)):
+        raise unknown_group(server, group, queue)
+
+
+@groups.command("consumers")
+@on_server
+def consumers(server: Server, group: Group, queue: OfQueue, limit: Most = None, json: Json = False) -> None:
+    """List the connected consumers of a group on a queue: long polls that wait, and WebSockets.
+
+    --json prints an array.
+    """
+    _there(server, group, queue)
+    path = at(_ON_QUEUE + "/consumers", group, queue)
+    found = list(every(lambda page: server.get(Consumers, path, page).consumers, limit))
+    if json:
+        showing.document(found)
+        return
+    made = showing.Listing("kind", "address", "since", "in flight", "worker", right=("in flight",))
+    for each in (msgspec.json.decode(raw, type=Consumer) for raw in found):
+        made.add(
+            _KINDS.get(each.kind, each.kind),
+            each.address,
+            showing.local(each.since),
+            each.in_flight,
+            f"{each.hostname}:{each.worker_id}",
+        )
+    if found:
+        made.show()
+    else:
+        err.print("no consumer is connected", style="dim")
 
 
 @groups.command("pause")

@@ -1,6 +1,7 @@
 """Arguments and options that several client commands share."""
 
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -57,7 +58,27 @@ OfGroup = Annotated[
     str | None,
     typer.Option("--group", "-g", help="Only of this consumer group.", show_default=False, autocompletion=group_names),
 ]
+Behind = Annotated[bool, typer.Option("--behind", help="Only those with messages that are not acknowledged.")]
 OfPartition = Annotated[str | None, typer.Option("--partition", "-p", help="Only this partition.", show_default=False)]
+
+
+class GroupSort(StrEnum):
+    """The order of groups, and of the partitions of a group."""
+
+    name = "name"
+    lag = "lag"
+    age = "age"
+
+
+SortGroups = Annotated[
+    GroupSort, typer.Option("--sort", help="Order: by name; lag: most messages first; age: longest wait first.")
+]
+Most = Annotated[
+    int | None, typer.Option("--limit", "-n", help="Maximum to show.", min=1, max=1_000_000, show_default="all")
+]
+Search = Annotated[
+    str | None, typer.Option("--search", help="Only those with this text in their name.", show_default=False)
+]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
 

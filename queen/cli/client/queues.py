@@ -1,6 +1,7 @@
 """``queen queues``: lists, shows, creates, configures, deletes, pauses and resumes queues."""
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -8,12 +9,12 @@ import msgspec
 import typer
 from msgspec import Raw, Struct
 
-from queen.cli.client import pausing, showing
+from queen.cli.client import pages, pausing, showing
 from queen.cli.client.asking import confirm
 from queen.cli.client.connection import Server, at
 from queen.cli.client.names import exists, there
+from queen.cli.client.options import Most, Search, Yes
 from queen.cli.client.options import Queue as Name
-from queen.cli.client.options import Yes
 from queen.cli.client.queue_options import Options, with_options
 from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean
@@ -22,11 +23,21 @@ from queen.cli.output import Json, err
 
 _ROUTE = "/api/v1/resources/queues/{}"
 _CONFIGURE = "/api/v1/configure"
-_PAGE = 1000
 #: Maximum of names in one query, and of their bytes in a URL.
 _NAMES = 100
 _NAMES_BYTES = 8000
 _PARTITIONS = 50
+
+
+class Sort(StrEnum):
+    """The order of queues."""
+
+    newest = "newest"
+    name = "name"
+    partitions = "partitions"
+    total = "total"
+    pending = "pending"
+    processing = "processing"
 
 
 class Messages(Struct):
@@ -151,13 +162,18 @@ def list_(
     server: Server,
     namespace: Annotated[str | None, typer.Option(help="Only queues of this namespace.", show_default=False)] = None,
     task: Annotated[str | None, typer.Option(help="Only queues of this task.", show_default=False)] = None,
+    sort: Annotated[
+        Sort, typer.Option(help="Order: newest first, by name, or the largest number of these first.")
+    ] = Sort.newest,
+    search: Search = None,
+    limit: Most = None,
     json: Json = False,
 ) -> None:
     """List queues, newest first.
 
     --json prints an array.
     """
-    found = list(every(server, namespace, task))
+    found = list(every(server, limit, namespace=namespace, task=task, order=sort, search=search))
     if json:
         showing.document(found)
         return
@@ -265,16 +281,9 @@ def resume(server: Server, queue: Name, json: Json = False) -> None:
     pausing.switch(server, _ROUTE, [queue], queue, on=False, json=json)
 
 
-def every(server: Server, namespace: str | None = None, task: str | None = None) -> Iterator[Raw]:
-    """All queues, page by page."""
-    offset = 0
-    while True:
-        parameters = {"limit": _PAGE, "offset": offset, "namespace": namespace, "task": task}
-        page = server.get(Queues, "/api/v1/resources/queues", parameters).queues
-        yield from page
-        if len(page) < _PAGE:
-            return
-        offset += _PAGE
+def every(server: Server, limit: int | None = None, **chosen: str | None) -> Iterator[Raw]:
+    """All queues, or the first of those that are chosen."""
+    return pages.every(lambda page: server.get(Queues, "/api/v1/resources/queues", {**chosen, **page}).queues, limit)
 
 
 def in_few_requests(names: Sequence[str]) -> Iterator[list[str]]:

@@ -1,6 +1,7 @@
 // One consumer group: its cursors, per queue.
 
 import { call } from "../api.js";
+import { Consumers } from "../consumers.js";
 import { badge, button, card, field, fill, h, keep, link, tile, tiles } from "../dom.js";
 import { count, duration, groupName, moment } from "../format.js";
 import { removeGroup, seek } from "../group_actions.js";
@@ -24,7 +25,7 @@ export function open(view, { names: [consumerGroup], query }, refreshNow) {
   view.append(shownQueues);
   const empty = h("p", { class: "empty" }, "There is no such consumer group");
 
-  function partOf(queue) {
+  function partOf(queue, only) {
     const place = new Place(query, `${queue} `);
     const moving = session.may(operations.seekPartition)
       ? [{ name: "", value: (row) => button("Seek", () => seek(consumerGroup, queue, row.partition, refreshNow), { "aria-label": `Seek partition ${row.partition}`, "data-key": `seek ${row.partition}` }) }] : [];
@@ -43,28 +44,30 @@ export function open(view, { names: [consumerGroup], query }, refreshNow) {
     const delivery = h("span");
     const whole = session.may(operations.seekConsumerGroup) ? button("Seek all partitions", () => seek(consumerGroup, queue, null, refreshNow), { "data-key": `seek all ${queue}` }) : null;
     const remove = session.may(operations.deleteConsumerGroupOfQueue) ? button("Delete group", () => removeGroup(consumerGroup, queue, refreshNow), { class: "danger", "data-key": `delete ${queue}` }) : null;
+    const consumers = new Consumers(consumerGroup, queue, new Place(query, `${queue} consumers `), refreshNow, only);
     const element = keep(card("",
       h("div", { class: "head" }, h("h2", {}, "Queue ", link(queue, to("queues", [queue]))), h("div", { class: "actions" }, delivery, whole, remove)),
-      figures, h("div", { class: "filters" }, field("Search", search), field("Only partitions with a lag", behind)), list.elements));
+      figures, consumers.element, h("div", { class: "filters" }, field("Search", search), field("Only partitions with a lag", behind)), list.elements));
     const asked = () => call(operations.getConsumerGroup, { consumerGroup, queue, search: search.value, behind: behind.checked, ...list.wanted() });
-    return { list, element, delivery, figures, asked };
+    return { list, element, delivery, figures, asked, consumers };
   }
 
   async function refresh() {
     const found = await call(operations.listConsumerGroups, { search: consumerGroup, limit: QUEUES });
     const groups = found.filter((group) => group.name === consumerGroup);
-    for (const { queueName } of groups) if (!parts.has(queueName)) parts.set(queueName, partOf(queueName));
+    for (const { queueName } of groups) if (!parts.has(queueName)) parts.set(queueName, partOf(queueName, groups.length === 1));
     fill(shownQueues, groups.length ? groups.map(({ queueName }) => parts.get(queueName).element) : empty);
     await Promise.all(groups.map(async (group) => {
-      const { list, delivery, figures, asked } = parts.get(group.queueName);
+      const { list, delivery, figures, asked, consumers } = parts.get(group.queueName);
       fill(delivery, pauseSwitch(operations.pauseConsumerGroup, { consumerGroup, queue: group.queueName }, `${groupName(consumerGroup)} on ${group.queueName}`, group.paused, refreshNow));
       fill(figures, tiles(
         tile("Lag", count(group.totalLag), "messages", group.totalLag ? "warn" : ""), tile("Oldest", duration(group.maxTimeLag), "waiting"),
         tile("Partitions behind", count(group.partitionsWithLag), `of ${count(group.members)}`)));
-      const { partitions, total } = (await asked())[group.queueName] ?? { partitions: [], total: 0 };
+      const [answer] = await Promise.all([asked(), consumers.refresh()]);
+      const { partitions, total } = answer[group.queueName] ?? { partitions: [], total: 0 };
       list.show(partitions, total);
     }));
   }
 
-  return { refresh };
+  return { refresh, close: () => parts.forEach(({ consumers }) => consumers.close()) };
 }

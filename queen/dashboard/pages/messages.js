@@ -50,17 +50,15 @@ export function open(view, { query }, refreshNow) {
     { name: "Pushed", number: true, value: (row) => ago(row.createdAt) },
     ...(session.may(operations.deleteMessage) ? [{ name: "", wide: true, value: (row) => actions(row, refreshNow) }] : []),
   ], { place: new Place(query), limit: LIMIT, refresh: refreshNow, key: (row) => row.id, empty: "No messages found" });
-  const note = h("p", { hidden: true }, h("small", {}, `The text search covers the ${LIMIT} messages of this page only.`));
-  view.append(card("", names, form, note, list.elements));
+  view.append(card("", names, form, list.elements));
 
   async function refresh() {
     const hours = query.get("hours") || "24";
     const wanted = { queue: query.get("queue"), partition: query.get("partition"), status: query.get("status"), limit: LIMIT, offset: list.wanted().offset };
     const from = hours === "all" ? "1970-01-01T00:00:00Z" : since(Number(hours));
-    const { messages } = await call(operations.listMessages, { ...wanted, from });
-    const text = (query.get("text") || "").toLowerCase();
-    note.hidden = !text;
-    list.show(messages, null, (row) => `${row.transactionId} ${row.id} ${JSON.stringify(row.payload)}`.toLowerCase().includes(text));
+    const { messages, searched, next } = await call(operations.listMessages, { ...wanted, from, search: query.get("text") });
+    if (searched === undefined) list.show(messages);
+    else list.showFound(messages, searched, next);
   }
 
   return { refresh };

@@ -50,10 +50,10 @@ async def push_or_spool(context: Context, pushes: Sequence[Push]) -> Sequence[Pu
         return await push(context, push_attempt)
     lost: OutcomeUnknownError | None = None
     while True:
-        insist, behind = failover.unavailable, _behind_held(failover, pushes)
-        if any(behind) and not all(behind):
-            return await _push_separately(context, pushes, behind)
-        if not insist and not any(behind) and not failover.spooling:
+        insist, spooled = failover.unavailable, _spooled(failover, pushes)
+        if any(spooled) and not all(spooled):
+            return await _push_separately(context, pushes, spooled)
+        if not any(spooled):
             try:
                 return await push(context, push_attempt)
             except DatabaseUnavailableError as problem:
@@ -95,11 +95,18 @@ async def _push_separately(
     return [next(rest) if held else next(stored) for held in behind]
 
 
-def _behind_held(failover: Failover, pushes: Sequence[Push]) -> list[bool]:
+def _spooled(failover: Failover, pushes: Sequence[Push]) -> Sequence[bool]:
+    """Which of these go to the spool: all of them, or those to held-back partitions; nothing if none does."""
+    if failover.unavailable or failover.spooling:
+        return [True] * len(pushes)
+    held = failover.held_back
+    return [not held.keys().isdisjoint(partitions_of([push])) for push in pushes] if held else ()
+
+
+def _behind_held(failover: Failover, pushes: Sequence[Push]) -> Sequence[bool]:
     """Which of these push to a held-back partition; none while all pushes are spooled."""
-    if failover.unavailable or failover.spooling or not (held := failover.held_back):
-        return [False] * len(pushes)
-    return [not held.keys().isdisjoint(partitions_of([push])) for push in pushes]
+    spooled = _spooled(failover, pushes)
+    return [False] * len(pushes) if all(spooled) else spooled
 
 
 async def pop_unless_paused(context: Context, pops: Sequence[Pop]) -> Sequence[Any]:
@@ -142,7 +149,7 @@ async def cycle_behind_spool(context: Context, requests: Sequence[Cycle]) -> Seq
     ]
 
 
-async def _overtaking(context: Context, pushes: Sequence[Push]) -> list[bool]:
+async def _overtaking(context: Context, pushes: Sequence[Push]) -> Sequence[bool]:
     """Waits for the end of the spool; returns which of these would still overtake spooled pushes."""
     pushing = [bool(push.batches) for push in pushes]
     failover, loop = context.failover, asyncio.get_running_loop()

@@ -1,9 +1,9 @@
 """PUSH: many requests, one segment per partition, one call; and functions that all appends share."""
 
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 from queen.core.errors import (
@@ -16,7 +16,7 @@ from queen.core.errors import (
 )
 from queen.engine.context import Context
 from queen.engine.offer import Offer, offered
-from queen.engine.ports import LimitedQueue, Notification, PushOptions
+from queen.engine.ports import LimitedQueue, Notification, PushOptions, WaitingColumns
 from queen.log import append
 from queen.log.append import AppendBatch, Appended
 from queen.log.requests import Buffered, Push, Pushed
@@ -90,9 +90,31 @@ async def lay_out(
         part_ids |= {key: -number for number, key in enumerate(missing, 1)}
     positions = append.reserved_ids(pushes, part_ids)
     reserved = await _find_messages(context, positions) if positions else {}
-    batch = append.lay_out(flush_id or uuid4(), pushes, part_ids, reserved)
-    batch.version, batch.new = options.version, missing
-    batch.limited = options.limits_of(keys) if options.limited else None
+    batch = _laid_out(pushes, options, flush_id or uuid4(), part_ids, reserved)
+    batch.new = missing
+    return batch
+
+
+def lay_out_at_once(
+    context: Context, pushes: Sequence[Push], options: PushOptions, flush_id: UUID
+) -> AppendBatch | None:
+    """The same without a question to PostgreSQL, as nearly always; ``None`` if there is one."""
+    part_ids = context.cache.known_partitions(pushes)
+    if part_ids is None or append.reserved_ids(pushes, part_ids):
+        return None
+    return _laid_out(pushes, options, flush_id, part_ids, {})
+
+
+def _laid_out(
+    pushes: Sequence[Push],
+    options: PushOptions,
+    flush_id: UUID,
+    part_ids: Mapping[tuple[str, str], int],
+    reserved: Mapping[str, append.Position],
+) -> AppendBatch:
+    batch = append.lay_out(flush_id, pushes, part_ids, reserved)
+    batch.version = options.version
+    batch.limited = options.limits_of(part_ids) if options.limited else None
     return batch
 
 
@@ -153,19 +175,22 @@ class PushAttempt:
         return [self._answers[number] for number in range(self._count)]
 
 
-async def push(context: Context, push_attempt: PushAttempt) -> list[Answer]:
+def push(context: Context, push_attempt: PushAttempt) -> Coroutine[Any, Any, list[Answer]]:
     """Stores the messages of all requests without an answer; one answer each, or the error of a refused one.
 
     With a spool it is not retried during an outage. The caller notifies long polls.
     """
-    return await laid_out_anew(partial(_push, context, push_attempt, retries_during_outage=context.failover is None))
+    return laid_out_anew(partial(_push, context, push_attempt, retries_during_outage=context.failover is None))
 
 
 async def _push(context: Context, push_attempt: PushAttempt, *, retries_during_outage: bool) -> list[Answer] | None:
-    options = await current_options(context, retries_during_outage=retries_during_outage)
-    push_attempt.seal(context, options)
+    options = context.cache.known_push_options
+    if options is None:
+        options = await current_options(context, retries_during_outage=retries_during_outage)
+    if options.encrypted:
+        push_attempt.seal(context, options)
     requests = list(push_attempt.waiting.values())
-    batch = await context.idempotently(
+    batch = lay_out_at_once(context, requests, options, push_attempt.flush_id) or await context.idempotently(
         partial(lay_out, context, requests, options, push_attempt.flush_id), retries_during_outage=retries_during_outage
     )
     if batch is None:
@@ -173,11 +198,11 @@ async def _push(context: Context, push_attempt: PushAttempt, *, retries_during_o
     if not batch.part:
         return push_attempt.answer(batch.answers())
     push_attempt.sent_at = time.time()
-    appended = await _append(context, batch, retries_during_outage=retries_during_outage)
-    rooms = {row.part_id: row.room for row in appended if row.room is not None}
+    appended = await context.with_retries(_call_of(context, batch), retries_during_outage=retries_during_outage)
     if is_stale(context, appended):
         push_attempt.begin_anew()
         return None
+    rooms = {row.part_id: row.room for row in appended if row.room is not None}
     if not rooms:
         return push_attempt.answer(batch.answers(appended))
     push_attempt.begin_anew()
@@ -187,24 +212,28 @@ async def _push(context: Context, push_attempt: PushAttempt, *, retries_during_o
     return None
 
 
-async def _append(context: Context, batch: AppendBatch, *, retries_during_outage: bool) -> Sequence[Appended]:
-    """Makes the call, which also serves the long polls that are offered to it."""
+def _call_of(context: Context, batch: AppendBatch) -> Callable[[bool], Awaitable[Sequence[Appended]]]:
+    """The call of an append, which also serves the long polls that are offered to it."""
     offer = offered.get()
     waiting = offer.columns(context.cache) if offer is not None else None
+    if offer is None or waiting is None:
+        return lambda again: context.database.push(batch, again=again)
+    return partial(_append_to_waiters, context, batch, offer, waiting)
 
-    async def attempt(again: bool) -> Sequence[Appended]:
-        if again or offer is None or waiting is None:
-            return await context.database.push(batch, again=again)
-        names = await context.cache.names(batch.part)
-        try:
-            appended, given = await context.database.push_to_waiters(batch, waiting)
-        except OutcomeUnknownError:
-            context.orphans.add(offer.lose())
-            raise
-        offer.serve(given, batch, appended, names)
-        return appended
 
-    return await context.with_retries(attempt, retries_during_outage=retries_during_outage)
+async def _append_to_waiters(
+    context: Context, batch: AppendBatch, offer: Offer, waiting: WaitingColumns, again: bool
+) -> Sequence[Appended]:
+    if again:
+        return await context.database.push(batch, again=True)
+    names = await context.cache.names(batch.part)
+    try:
+        appended, given = await context.database.push_to_waiters(batch, waiting)
+    except OutcomeUnknownError:
+        context.orphans.add(offer.lose())
+        raise
+    offer.serve(given, batch, appended, names)
+    return appended
 
 
 def refuse(

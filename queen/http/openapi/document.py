@@ -131,7 +131,9 @@ def _responses(operation: Operation, refusals: Sequence[int], schemas: Schemas, 
     for answer in operation.answers:
         response = responses.setdefault(str(answer.status), {"description": answer.description})
         if answer.body:
-            content = {"schema": schemas.of_answer(answer.body)} | _example(examples, str(answer.status))
+            # An example is JSON.
+            sample = _example(examples, str(answer.status)) if "json" in answer.media_type else {}
+            content = {"schema": schemas.of_answer(answer.body)} | sample
             response.setdefault("content", {})[answer.media_type] = content
     # PostgreSQL may be unavailable or too slow.
     slow = (504,) if 503 in operation.errors else ()

@@ -17,11 +17,13 @@ from msgspec import UNSET
 
 from queen.core.errors import BadRequestError, DataRejectedError, QueenError, TooSlowError
 from queen.core.job_type import JobType
+from queen.core.metrics import Connected
 from queen.engine.context import Context
 from queen.engine.handle import EngineHandle
 from queen.engine.handlers.ack import ALREADY_COMPLETED, INVALID_LEASE, lease_of
 from queen.engine.handlers.give_back import give_back
 from queen.engine.job import Job
+from queen.engine.subscriptions import SUBSCRIPTIONS, address
 from queen.http import problems
 from queen.http.acks import to_ack_items
 from queen.http.disconnect import abandon
@@ -122,6 +124,7 @@ class Session:
         self._ended = asyncio.Event()
         self._close_code: int | None = None
         self._group = QUEUE_MODE
+        self._subscription, self._since = Pop(""), datetime.now(UTC)
         self._delivery: asyncio.Task[None] | None = None
         self._delivering = False
         self._under_way = Room(bytes_max=_UNDER_WAY_BYTES, retry_timeout_s=None, small_bytes=0)
@@ -276,6 +279,8 @@ class Session:
         self._group = subscription.pop.group
         self._credit.limit = subscription.credit
         self._delivering = True
+        self._subscription, self._since = subscription.pop, datetime.now(UTC)
+        SUBSCRIPTIONS.add(self)
         await self._send(subscribed(frame, subscription))
         self._delivery = asyncio.create_task(self._deliver(subscription))
 
@@ -297,6 +302,7 @@ class Session:
     async def _end_delivery(self) -> None:
         """Returns when the delivery has ended."""
         self._delivering = False
+        SUBSCRIPTIONS.remove(self)
         self._disturb()
         if self._delivery is not None:
             await asyncio.wait({self._delivery})
@@ -313,6 +319,14 @@ class Session:
         """Wakes the delivery after a change of credit or subscription."""
         self._interrupt.set()
         self._freed.set()
+
+    def connected(self) -> Connected:
+        """What is reported of a subscribed consumer."""
+        pop = self._subscription
+        client = address(self._req.scope.get("client"))
+        return Connected(
+            pop.queue, pop.namespace, pop.task, pop.group, "webSocket", client, self._since, len(self._credit)
+        )  # fmt: skip
 
     @property
     def is_open(self) -> bool:

@@ -3,6 +3,11 @@
 -- A group of messages has at most one message that is waiting or taken, the oldest; the others are behind it. A call
 -- that changes this holds the lock of the group. All groups share 1024 advisory locks, so that a call never holds more
 -- than those.
+CREATE OR REPLACE FUNCTION simple_mq.group_slot(p_queue uuid, p_group text) RETURNS int
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN hashtextextended(p_queue::text || p_group, 0)::bit(10)::int;
+COMMENT ON FUNCTION simple_mq.group_slot IS 'Internal: which of the 1024 locks is that of a group.';
+
 CREATE OR REPLACE FUNCTION simple_mq.lock_groups(p_queue uuid[], p_group text[]) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -10,7 +15,7 @@ BEGIN
     IF array_position(p_group, NULL) IS NULL AND cardinality(p_group) > 0
         OR EXISTS (SELECT 1 FROM unnest(p_group) AS u (name) WHERE u.name IS NOT NULL) THEN
         PERFORM pg_advisory_xact_lock(7564657, slots.slot) FROM (
-            SELECT DISTINCT hashtextextended(u.queue_id || u.name, 0)::bit(10)::int AS slot
+            SELECT DISTINCT simple_mq.group_slot(u.queue_id, u.name) AS slot
             FROM unnest(p_queue, p_group) AS u (queue_id, name)
             WHERE u.name IS NOT NULL ORDER BY slot
         ) AS slots;

@@ -83,7 +83,7 @@ COMMENT ON FUNCTION queen.record_queue_metrics_v1 IS 'Adds the counts of a worke
 -- Purpose:   adds one sample of a worker to its minute; removes metrics older than p_keep, some ten thousand per call.
 -- Arguments: the state of the worker and its counts since the last sample; p_seconds: how often it has measured its levels since;
 --            p_totals, p_lows, p_highs, p_lasts: their sums, minima, maxima and last values, in the order of the columns' comment.
--- Writes:    worker_metrics, queue_metrics, total_metrics, busy_queues, retention_metrics.
+-- Writes:    worker_metrics, queue_metrics, total_metrics, busy_queues, retention_metrics, group_metrics.
 CREATE OR REPLACE FUNCTION queen.record_worker_metrics_v1(
     p_bucket timestamptz, p_worker text, p_hostname text, p_worker_id int, p_jobs bigint, p_db_errors bigint,
     p_loop_lag_ms float8, p_cpu_user_ms float8, p_cpu_system_ms float8, p_rss_bytes bigint, p_virtual_bytes bigint,
@@ -139,5 +139,7 @@ BEGIN
         SELECT l.ctid FROM queen.worker_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
     DELETE FROM queen.retention_metrics AS m WHERE m.ctid = ANY(ARRAY(
         SELECT l.ctid FROM queen.retention_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
+    DELETE FROM queen.group_metrics AS m WHERE m.ctid = ANY(ARRAY(
+        SELECT l.ctid FROM queen.group_metrics AS l WHERE l.bucket < v_oldest ORDER BY l.bucket LIMIT v_most));
 END $$;
 COMMENT ON FUNCTION queen.record_worker_metrics_v1 IS 'Adds one sample of a worker to its minute.';

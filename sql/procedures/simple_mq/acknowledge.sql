@@ -30,7 +30,9 @@ BEGIN
     JOIN simple_mq.messages AS m ON m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
     ORDER BY u.queue_id, u.message_id FOR UPDATE OF m;
     WITH deleted AS (
-        DELETE FROM simple_mq.messages AS m USING unnest(p_queue, p_message) AS u (queue_id, message_id)
+        DELETE FROM simple_mq.messages AS m
+        USING unnest(p_queue, p_message) AS u (queue_id, message_id)
+        JOIN simple_mq.queues AS q ON q.queue_id = u.queue_id
         WHERE m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
         RETURNING m.queue_id, m.message_id
     )

@@ -24,6 +24,7 @@ BEGIN
         FROM (
             SELECT DISTINCT ON (r.queue_id, r.message_id) r.queue_id, r.message_id, r.seconds
             FROM unnest(p_queue, p_message, p_seconds) WITH ORDINALITY AS r (queue_id, message_id, seconds, n)
+            JOIN simple_mq.queues AS q ON q.queue_id = r.queue_id
             ORDER BY r.queue_id, r.message_id, r.n DESC
         ) AS u
         WHERE m.queue_id = ANY(ARRAY[u.queue_id]) AND m.message_id = ANY(ARRAY[u.message_id])
@@ -34,9 +35,9 @@ BEGIN
         u.n::int,
         CASE
             WHEN e.message_id IS NOT NULL THEN 'extended'
+            WHEN q.queue_id IS NULL THEN 'unknown'
             WHEN m.message_id IS NOT NULL THEN 'waiting'
-            WHEN q.queue_id IS NOT NULL THEN 'missing'
-            ELSE 'unknown'
+            ELSE 'missing'
         END,
         e.visible_at
     FROM unnest(p_queue, p_message) WITH ORDINALITY AS u (queue_id, message_id, n)

@@ -5,7 +5,7 @@
 --            p_after     the last queue of the page before, 0 at first; null: the smallest queues
 -- Returns:   how many queues and groups were computed, and rows of queues that are gone; skipped: another server does
 --            it; last: where the next page begins (null: that was all).
--- Writes:    queue_stats, group_stats. Reads everything without locks.
+-- Writes:    queue_stats, group_stats, group_metrics. Reads everything without locks.
 CREATE OR REPLACE FUNCTION queen.refresh_statistics_v1(
     p_rows_max bigint, p_wait bool, p_after bigint,
     OUT queues int, OUT groups int, OUT removed int, OUT skipped bool, OUT last bigint

@@ -21,6 +21,7 @@ from queen.core.administration import (
     QueueOrder,
     Seek,
 )
+from queen.core.metrics import Connected, Worker
 from queen.engine.ports import AckColumns, Lock, LockKind
 from queen.engine.timers import push_of
 from queen.engine.waiters import OFFERED_MAX
@@ -30,6 +31,7 @@ from queen.log.segment import encode_entry
 from queen.postgres.timers import DueTimersStore
 from tests.support.clock import eventually
 from tests.support.growth.measure import Case, Growth, Shape
+from tests.support.growth.sqs import SQS_SHAPES
 from tests.support.growth.world import GROUP, Box, Stock, World
 
 DAY = timedelta(days=1)
@@ -137,6 +139,15 @@ async def seek_since(w: World, s: Stock) -> None:
     await seek(w, Seek(GROUP, s.queue, since=s.times[0]))
 
 
+async def preview_of_seek(w: World, s: Stock) -> None:
+    seen = await w.groups.preview(Seek(GROUP, s.queue))
+    assert seen.partitions >= len(s.parts), seen
+
+
+async def preview_of_one(w: World, s: Stock) -> None:
+    await w.groups.preview(Seek(GROUP, s.queue, "000000"))
+
+
 async def seek_one(w: World, s: Stock) -> None:
     await seek(w, Seek(GROUP, s.queue, partition="000000", to_end=True))
 
@@ -205,6 +216,16 @@ async def search_of_partitions(w: World, s: Stock) -> None:
 
 async def page_of_cursors(w: World, s: Stock) -> None:
     await w.groups.cursors(CursorFilter(GROUP), Page(CursorOrder.NAME, 10))
+
+
+async def report_and_list(w: World, s: Stock) -> None:
+    connected = [Connected(s.queue, None, None, GROUP, "longPoll", "x", await w.now())]
+    await w.administration.statistics.record_consumers(Worker("here", 1), connected, 60)
+    assert len(await w.groups.connected(s.queue, GROUP, 10, 0)) == 1
+
+
+async def lag_over_time(w: World, s: Stock) -> None:
+    await w.groups.lag(s.queue, GROUP, EVER, 60)
 
 
 async def slowest_cursors(w: World, s: Stock) -> None:
@@ -331,6 +352,8 @@ EMPTY = Shape("empty partitions", empty_partitions, 400, (
     given("transaction that makes as many", execute_on_new),
     given("first pop of a group", first_pop),
     given("seek to the end", seek_end),
+    given("what a seek would do", preview_of_seek),
+    stored("what a seek of one would do", preview_of_one),
     given("change of the delay", change_delay),
     given("a maximum size", set_maximum),
     given("delete the group", delete_group),
@@ -346,6 +369,8 @@ EMPTY = Shape("empty partitions", empty_partitions, 400, (
     given("partitions with most pending", search_of_partitions),
     given("cursors that are furthest behind", slowest_cursors),
     stored("a page of cursors", page_of_cursors),
+    stored("connected consumers", report_and_list),
+    stored("lag over time", lag_over_time),
 ))  # fmt: skip
 
 
@@ -1073,12 +1098,25 @@ async def summary(w: World, s: Stock) -> None:
     await w.letters.summarize(s.queue)
 
 
+async def errors_of_letters(w: World, s: Stock) -> None:
+    """Of at most the newest 10,000."""
+    [row] = await w.letters.errors(letters(s), 24, 50)
+    assert row.number == s.n
+
+
+async def letters_to_replay(w: World, s: Stock) -> None:
+    numbers, _ = await w.letters.match(letters(s), None, 10)
+    assert len(numbers) == min(10, s.n)
+
+
 LETTERS = Shape("dead letters", dead_letters, 600, (
     given("count", count_letters),
     given("delete all", purge_letters),
     given("summary", summary),
+    given("by error", errors_of_letters),
     given("refresh of the statistics", refresh),
     stored("a page", page_of_letters),
+    stored("a page to replay", letters_to_replay),
     stored("a page of a partition", letters_of_partition),
     stored("a page of a group", letters_of_group),
     stored("find the newest of a message", newest_letter),
@@ -1608,5 +1646,5 @@ SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
     WINDOWED, GROUPS, LEASED_GROUPS, PARKED, QUEUES, LIMITED_QUEUES, IDLE_LIMITED, FULL_LIMITED, LETTERS, TRACES,
     METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
-    TIMERS,
+    TIMERS, *SQS_SHAPES,
 )  # fmt: skip

@@ -112,7 +112,7 @@ class World:
 
     async def replace(self, sql: str) -> None:
         """Puts other versions of procedures in place of those of the product."""
-        async with self.meter.pool._connection() as connection:
+        async with self.meter.pool.connection() as connection:
             await connection.execute(sql)
 
     async def now(self, later: timedelta = timedelta()) -> datetime:

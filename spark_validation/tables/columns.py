@@ -1,0 +1,130 @@
+"""Columns and steps that several tables and audits share: lanes, hashes, joins with few rows."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+NEVER = 1 << 60
+"""A time after all others."""
+
+SECOND = 1_000_000
+"""In microseconds."""
+
+NUMBER_CHARS = 13
+_MESSAGE_KIND = "-8001-8000-"
+_BROADCAST_ROWS = 500_000
+
+
+def lane() -> Column:
+    """The lane of a row with queue and partition."""
+    return F.xxhash64("queue", "partition")
+
+
+def hash_of_offset(offset: Column) -> Column:
+    """The hash of a message with a server-assigned transaction id; null if its offset is unknown."""
+    return F.when(offset.isNotNull(), F.shiftrightunsigned(F.xxhash64(offset), 4))
+
+
+def hash_of_text(text: Column) -> Column:
+    """The hash of a client-chosen transaction id: the first 60 bits of its SHA-256."""
+    return F.conv(F.substring(F.sha2(text, 256), 1, 15), 16, 10).cast("bigint")
+
+
+def is_message_id(id_: Column) -> Column:
+    """Whether a text has the form of a message id. Public ids are documented in ``queen/log/ids.py``."""
+    return (F.length(id_) == 36) & (F.substring(id_, 14, 11) == _MESSAGE_KIND)
+
+
+def number_of(id_: Column) -> Column:
+    """The partition in a message id, as its first digits; null for other texts."""
+    return F.when(is_message_id(id_), F.substring(id_, 1, NUMBER_CHARS))
+
+
+def _offset_in(id_: Column) -> Column:
+    """The offset in a message id."""
+    return F.conv(F.substring(id_, 25, 12), 16, 10).cast("bigint")
+
+
+def offset_in(id_: Column) -> Column:
+    """The offset in a message id; null for other texts."""
+    return F.when(is_message_id(id_), _offset_in(id_))
+
+
+def message(item: str) -> tuple[Column, Column]:
+    """Hash and offset of an item of a call, in a partition of these ``numbers``.
+
+    The id of a message of another partition, as a pipeline gives its output that of its input, is chosen like any
+    other. Where no number is known every message id is taken for one of the partition.
+    """
+    chosen, told, numbers = F.col(f"{item}.transaction_id"), F.col(f"{item}.offset"), F.col("numbers")
+    unknown = numbers.isNull() | (F.size(numbers) == 0)
+    own = is_message_id(chosen) & (unknown | F.array_contains(numbers, number_of(chosen)))
+    message_id = F.col(f"{item}.message_id")
+    offset = F.coalesce(
+        told, F.when(is_message_id(message_id), _offset_in(message_id)), F.when(own, _offset_in(chosen))
+    )
+    offset = F.when(~is_foreign(item), offset)
+    server_made = chosen.isNull() | own
+    return F.when(server_made, hash_of_offset(offset)).otherwise(hash_of_text(chosen)).alias("hash"), offset.alias(
+        "offset"
+    )
+
+
+def is_foreign(item: str) -> Column:
+    """Whether an item has the id of a message of another partition."""
+    number, numbers = number_of(F.col(f"{item}.message_id")), F.col("numbers")
+    known = number.isNotNull() & numbers.isNotNull() & (F.size(numbers) > 0)
+    return F.coalesce(known & ~F.array_contains(numbers, number), F.lit(False))
+
+
+def few(rows: DataFrame) -> DataFrame:
+    """Computes rows for a join now, and broadcasts them to its tasks if they are few.
+
+    The other side needs no shuffle, these rows are not computed again, and if there are none, Spark omits all that
+    depends on them.
+    """
+    found = rows.limit(_BROADCAST_ROWS + 1).toArrow()
+    if found.num_rows > _BROADCAST_ROWS:
+        return rows
+    return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else rows.limit(0)
+
+
+def leaf(kept: DataFrame) -> DataFrame:
+    """The same table without what it was made of.
+
+    Spark finds out that a table is kept only after it has analysed all that it was made of, once per query and again on
+    each side of a join: that took more CPU than anything else in the audit of 100,000 messages.
+    """
+    spark = kept.sparkSession
+    plan = kept._jdf.queryExecution().withCachedData()  # noqa: SLF001 - Spark has no other way to a kept table
+    dataset = spark.sparkContext._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]  # noqa: SLF001
+    return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)  # noqa: SLF001
+
+
+def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
+    """The rows; none if the other table has a row."""
+    return rows if any_of.isEmpty() else rows.limit(0)
+
+
+def looked_up(rows: DataFrame) -> DataFrame:
+    """Rows of a table that lies by message, as the side of a join that is hashed: neither side has to be sorted.
+
+    A part of such a table fits into memory (``session.partitions_of``), also where most messages are in one lane.
+    """
+    return rows.hint("shuffle_hash")
+
+
+def accepted() -> Column:
+    """Whether an ack was applied, and changed something."""
+    return (F.col("outcome") == "ok") & (F.col("call") == "ok") & ~F.col("noop")
+
+
+def acks_by_lease(acks: DataFrame) -> DataFrame:
+    """By lane, group, lease and call: how many messages may have been acked ``at`` once, and other outcomes."""
+    sent = F.col("outcome") != "fail"
+    nack = (F.col("status") == "retry") | ((F.col("status") == "failed") & ~F.col("dead"))
+    return acks.groupBy("lane", "group", "lease", "agent", "number").agg(
+        F.min("invoked").alias("at"),
+        F.sum(sent.cast("int")).alias("acked"),
+        F.max(sent & nack).alias("nack"),
+        F.max(accepted()).alias("accepted"),
+    )

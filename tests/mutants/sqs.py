@@ -1,0 +1,151 @@
+"""Deliberate faults in SQS's use of the storage: for each of its guarantees at least one."""
+
+from tests.mutants.mutant import Mutant, mutant
+
+_SQL, _INTERNAL = "sql/procedures/simple_mq", "sql/internal/simple_mq"
+ROUTE, TAKE, STORE = f"{_INTERNAL}/082_sqs_route.sql", f"{_INTERNAL}/084_sqs_take.sql", f"{_INTERNAL}/086_sqs_store.sql"
+SETTLE, MOVE = f"{_INTERNAL}/080_sqs_counts.sql", f"{_INTERNAL}/088_sqs_move.sql"
+RECEIVE, DELETE, CHANGE = f"{_SQL}/sqs_receive.sql", f"{_SQL}/sqs_delete.sql", f"{_SQL}/sqs_change_visibility.sql"
+MOVES, UPKEEP, QUEUES = f"{_SQL}/sqs_moves.sql", f"{_SQL}/sqs_upkeep.sql", f"{_SQL}/sqs_queues.sql"
+MODEL = "tests/property/test_sqs_against_model.py"
+
+_JUDGED = "queue_id = CASE WHEN due.last THEN dlq_store ELSE m.queue_id END,"
+_ORDER = "row_number() OVER (ORDER BY l.message_id, n.message_id) AS place"
+
+
+def _seen(guarantee: str, name: str, *edits: tuple[str, str, str], tests: str = MODEL) -> Mutant:
+    return mutant(guarantee, name, *edits, tests=tests)
+
+
+SQS: tuple[Mutant, ...] = (
+    _seen(
+        "G-SQS-1",
+        "a message that was not deleted in its visibility timeout is not received again",
+        (
+            ROUTE,
+            "state = CASE WHEN p_queue.fifo THEN 'b' ELSE 'r' END,\n            source_id",
+            "state = 'x',\n            source_id",
+        ),
+    ),
+    _seen(
+        "G-SQS-2",
+        "the visibility of a receive is that of the queue",
+        (
+            RECEIVE,
+            "array_agg(coalesce(u.visibility, q.visibility_timeout) ORDER BY u.n)",
+            "array_agg(q.visibility_timeout ORDER BY u.n)",
+        ),
+    ),
+    _seen(
+        "G-SQS-2",
+        "a message that is changed to 0 stays hidden",
+        (CHANGE, "v_now + make_interval(secs => u.seconds)", "v_now + make_interval(secs => greatest(u.seconds, 1))"),
+    ),
+    _seen(
+        "G-SQS-3",
+        "several messages of a group come youngest first",
+        (TAKE, _ORDER, _ORDER.replace(", n.message_id)", ", n.message_id DESC)")),
+    ),
+    _seen(
+        "G-SQS-3",
+        "a group goes on while a message is in flight",
+        (
+            SETTLE,
+            "    RETURN simple_mq.promote(p_store, p_group);",
+            "    UPDATE simple_mq.messages AS m SET state = 'r' WHERE m.queue_id = ANY(p_store) AND m.state = 'b';\n    RETURN simple_mq.promote(p_store, p_group);",
+        ),
+    ),
+    _seen(
+        "G-SQS-4",
+        "a deduplication id counts for ever",
+        (STORE, "WHERE d.sent_at <= excluded.sent_at - interval '5 minutes'", "WHERE false"),
+    ),
+    _seen(
+        "G-SQS-4", "a deduplication id counts for four minutes", (STORE, "interval '5 minutes'", "interval '4 minutes'")
+    ),
+    _seen(
+        "G-SQS-4",
+        "a duplicate is stored",
+        (f"{_SQL}/sqs_send.sql", "OR u.deduplication_id IS NULL OR n.message_id IS NOT NULL THEN", "OR true THEN"),
+    ),
+    _seen(
+        "G-SQS-5",
+        "an attempt returns nothing again",
+        (TAKE, "AND a.received_at > p_now - interval '5 minutes' AND a.visible_at > p_now;", "AND false;"),
+    ),
+    _seen(
+        "G-SQS-5",
+        "an attempt returns messages that were changed",
+        (TAKE, " AND m.visible_at = v_attempt.visible_at", ""),
+    ),
+    _seen(
+        "G-SQS-6",
+        "every handle of a message deletes it",
+        (DELETE, "WHEN m.delivery_count <> u.delivery THEN 'stale'", "WHEN false THEN 'stale'"),
+    ),
+    _seen(
+        "G-SQS-6",
+        "a handle deletes after its visibility timeout",
+        (
+            DELETE,
+            "WHEN u.fifo AND (m.state <> 't' OR m.visible_at <= v_now) THEN 'expired'",
+            "WHEN false THEN 'expired'",
+        ),
+    ),
+    _seen(
+        "G-SQS-7",
+        "a dead letter one receive late",
+        (
+            ROUTE,
+            "coalesce(m.earlier_receives, 0) >= p_queue.max_receives",
+            "coalesce(m.earlier_receives, 0) > p_queue.max_receives",
+        ),
+    ),
+    _seen(
+        "G-SQS-7",
+        "an exhausted message is nowhere",
+        (ROUTE, _JUDGED, _JUDGED.replace("dlq_store ELSE", "gen_random_uuid() ELSE")),
+    ),
+    _seen(
+        "G-SQS-8",
+        "a delayed message is visible at once",
+        (STORE, "WHEN u.delay > 0 OR (u.fifo AND u.store_id = ANY(v_late)) THEN 'd'", "WHEN false THEN 'd'"),
+    ),
+    _seen(
+        "G-SQS-9",
+        "messages are removed at half their retention",
+        (
+            UPKEEP,
+            "v_before := simple_mq.uuid_at(v_now - make_interval(secs => v_queue.retention)",
+            "v_before := simple_mq.uuid_at(v_now - make_interval(secs => v_queue.retention / 2)",
+        ),
+        (UPKEEP, "v_now - make_interval(secs => q.retention)", "v_now - make_interval(secs => q.retention / 2)"),
+    ),
+    _seen(
+        "G-SQS-9",
+        "nothing is removed",
+        (UPKEEP, "    IF NOT FOUND THEN\n        RETURN 0;", "    IF true THEN\n        RETURN 0;"),
+    ),
+    _seen(
+        "G-SQS-10",
+        "a task moves what has come since its start",
+        (
+            MOVES,
+            "simple_mq.uuid_at(v_move.started_at, '0000000000000000'), v_most",
+            "'ffffffff-ffff-ffff-ffff-ffffffffffff', v_most",
+        ),
+    ),
+    _seen(
+        "G-SQS-10",
+        "a moved message keeps its receives",
+        (MOVE, "delivery_count = 0, earlier_receives", "earlier_receives"),
+    ),
+    _seen(
+        "G-SQS-11",
+        "a delete leaves the message in flight",
+        (DELETE, "CASE WHEN d.state = 't' THEN -1 ELSE 0 END::bigint", "0::bigint"),
+    ),
+    _seen(
+        "G-SQS-11", "what time has made visible is not counted so", (QUEUES, "::bigint + v_ended + v_begun", "::bigint")
+    ),
+)
