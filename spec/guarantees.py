@@ -1041,7 +1041,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _liveness(
         "G-SQS-1",
-        "M",
+        "ML",
         "Received until it is deleted",
         "A message that was sent to a queue of SQS is received again and again until it is deleted, purged, older than "
         "the retention, or in another queue as a dead letter or by a move task.",
@@ -1049,7 +1049,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-2",
-        "M",
+        "ML",
         "Hidden while in flight",
         "A received message is given to no other receive before its visibility timeout is over, which the receive or a "
         "later change has set.",
@@ -1057,7 +1057,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-3",
-        "M",
+        "ML",
         "Order within a message group",
         "Receives from a FIFO queue return the messages of a group in the order in which they were sent. While one of "
         "them is in flight, no other receive gets messages of the group. What is visible again comes before what was "
@@ -1066,7 +1066,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-4",
-        "M",
+        "ML",
         "Stored once within five minutes",
         "A FIFO queue stores one message for a deduplication id within five minutes of the first sending, in the queue "
         "or if it says so in the group. A duplicate is answered with the first message's id and sequence number.",
@@ -1074,7 +1074,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-5",
-        "M",
+        "ML",
         "A receive can be repeated",
         "A receive from a FIFO queue with the attempt id of an earlier one returns the same messages with the same "
         "receive counts, within five minutes and as long as they are in flight and none was deleted or changed.",
@@ -1082,7 +1082,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-6",
-        "M",
+        "ML",
         "An old handle deletes nothing",
         "A receipt handle deletes or hides a message only if the message was not received again since. In a FIFO queue "
         "also its visibility timeout must not be over.",
@@ -1090,7 +1090,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-7",
-        "M",
+        "ML",
         "Dead letters after the last receive",
         "With a redrive policy, a message whose visibility timeout ends after `maxReceiveCount` receives is in the "
         "dead-letter queue next, with its id and sending time. If that queue does not exist, it stays.",
@@ -1098,7 +1098,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-8",
-        "M",
+        "ML",
         "Delay",
         "A message is not received before its delay is over, and then without another event.",
         "Producers use it for retries and for work that is not due.",
@@ -1113,7 +1113,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-10",
-        "M",
+        "ML",
         "A move task moves each message once",
         "A message move task puts each message that was visible in its source into its destination once, as a new "
         "message, and none that arrives in the source later.",
@@ -1121,11 +1121,28 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-11",
-        "M",
+        "ML",
         "Exact figures",
         "The figures of a queue of SQS are the numbers of its messages that are visible, in flight and delayed, as "
         "long as no more than a thousand of them change by time between two receives or sweeps.",
         "Autoscaling and alarms follow the figures. SQS promises approximate ones.",
+    ),
+    _safety(
+        "G-SQS-12",
+        "ML",
+        "A receipt handle cannot be forged",
+        "A receipt handle that the server has not made for the queue of the request is refused, and so is one of which "
+        "any character was changed.",
+        "Who may use one queue must not delete messages of another, or messages that were never received.",
+    ),
+    _safety(
+        "G-SQS-13",
+        "ML",
+        "A request is whose key has signed it",
+        "With access keys, an action of SQS is carried out only if a known key has its level and has signed method, "
+        "path, query, host, target and body in the last five minutes, or for the time of a presigned URL; or if a "
+        "token has the level.",
+        "Otherwise everybody who reaches the server could read and delete messages.",
     ),
 )
 

@@ -122,7 +122,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-TIM-3": _TIMERS,
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
-        **{f"G-SQS-{number}": _SQS for number in range(1, 12)},
+        **{f"G-SQS-{number}": _SQS for number in range(1, 14)},
     }
 )
 """What `queen verify` does not see, and why."""

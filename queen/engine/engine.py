@@ -28,7 +28,7 @@ from queen.core.job_type import JobType
 from queen.core.limits import GROUP_BYTES_MAX, LOCK_WAIT_S
 from queen.core.metrics import Connected
 from queen.engine.context import Context
-from queen.engine.failures import Bisection, Pace, Part, call_limit_s, lock_wait_s, locked_error
+from queen.engine.failures import Bisection, Pace, Part, call_limit_s, leaves_alone, lock_wait_s, locked_error
 from queen.engine.fetch_result import FetchResult
 from queen.engine.handlers.consumer_groups import go_on
 from queen.engine.handlers.give_back import give_back_orphans
@@ -297,13 +297,13 @@ class Engine:
         now, prefetch = self._loop.time(), self._context.prefetch
         if prefetch.due_at != inf and (late := prefetch.due()):
             self._start(self._return_prefetched(late))
-        if self._waiters.next_event() <= now:
+        at = self._waiters.next_event()
+        if at <= now:
             self._expire(now)
-        at = inf
+            at = self._waiters.next_event()
         for due_in_ms in self._send_due(now).values():
             if due_in_ms:
                 at = min(at, now + due_in_ms / 1000)
-        at = min(at, self._waiters.next_event())
         if prefetch.due_at != inf:
             at = min(at, now + max(prefetch.due_at - prefetch.now(), 0.0))
         if at != inf:
@@ -316,6 +316,7 @@ class Engine:
         if not waits and not rounds:
             return waits
         due = {kind for kind, due_in_ms in waits.items() if due_in_ms == 0} | rounds.keys()
+        sent: list[JobType] = []
         for slots in (self._hot, self._cold):
             while due and (kind := slots.next(due)) is not None:
                 slots.take(kind)
@@ -323,7 +324,8 @@ class Engine:
                     round_.under_way = True
                     self._start(self._call_lock_queue(kind, round_, slots))
                 else:
-                    self._send(kind, slots)
+                    sent.append(kind)
+                    self._send(kind, slots, sent)
                 waits[kind] = self._job_queues[kind].due_in_ms(now)
                 if waits[kind] != 0:
                     due.discard(kind)
@@ -370,9 +372,9 @@ class Engine:
         self._timer = None
         self._drain()
 
-    def _send(self, kind: JobType, slots: "Slots[JobType]") -> None:
+    def _send(self, kind: JobType, slots: "Slots[JobType]", together: Sequence[JobType]) -> None:
         batch = self._job_queues[kind].take()
-        self._start(self._run(kind, batch, slots, self._offer(kind, batch)))
+        self._start(self._run(kind, batch, slots, self._offer(kind, batch), together))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -384,8 +386,17 @@ class Engine:
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error(TASK_FAILED, exc_info=problem)
 
-    async def _run(self, kind: JobType, batch: list[Job], slots: "Slots[JobType]", offer: Offer | None) -> None:
+    async def _run(
+        self,
+        kind: JobType,
+        batch: list[Job],
+        slots: "Slots[JobType]",
+        offer: Offer | None,
+        together: Sequence[JobType],
+    ) -> None:
+        """Makes the call of a batch; ``together``: the kinds of all that were sent in the same step."""
         offered.set(offer)
+        leaves_alone.set(len(together) < 2)
         try:
             jobs = self._still_to_serve(kind, batch)
             if kind in self._lock_waits.waiting:

@@ -64,6 +64,8 @@ R = TypeVar("R", bound=Hashable)
 call_limit_s: ContextVar[float | None] = ContextVar("call_limit_s", default=None)
 #: How long such a call waits for a lock, if it has a time limit of its own.
 lock_wait_s: ContextVar[float | None] = ContextVar("lock_wait_s", default=None)
+#: Whether the engine sends no other call in the same step, which could share the transaction of one in this context.
+leaves_alone: ContextVar[bool] = ContextVar("leaves_alone", default=False)
 
 PAUSE_FIRST_MS, PAUSE_LIMIT_MS = 20.0, 500.0
 #: How long the calls of a kind pause before the next one when PostgreSQL is slow.

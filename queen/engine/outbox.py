@@ -25,6 +25,8 @@ log = logging.getLogger("queen.outbox")
 #: The pause after a look that found nothing: a part of the time since the last message, at least, and at most while the
 #: outbox is in use, and else.
 _PAUSE_SHARE, _PAUSE_S, _USED_PAUSE_S, _UNUSED_PAUSE_S = 1 / 8, 0.001, 0.025, 0.25
+#: For how long PostgreSQL may look again and again, in a call; longer pauses are made here.
+_LOOKS_MS = 10
 #: How long after a message the outbox counts as in use, in seconds.
 _USED_S = 60.0
 #: How often a worker that does not move looks whether anybody does, and the pause after a failure.
@@ -106,8 +108,8 @@ class Outbox:
                     moved = await self.move()
                 if moved:
                     self._used_at = self._clock()
-                else:
-                    await self._sleep(self._pause_s())
+                elif (pause_s := self._pause_s()) >= _LOOKS_MS / 1000:
+                    await self._sleep(pause_s)
         finally:
             self._stands_in = False
             retrying.cancel()
@@ -120,7 +122,8 @@ class Outbox:
 
     async def move(self) -> int:
         """Moves the next messages, or holds them back; returns their number."""
-        read = await self._database.read(MESSAGES_MAX, BYTES_MAX)
+        pause_ms = int(1000 * self._pause_s())
+        read = await self._database.read(MESSAGES_MAX, BYTES_MAX, pause_ms, max(1, _LOOKS_MS // pause_ms))
         if read is None:
             return 0
         partitions = [each for each in read.partitions if not each.held and each.queue is not None]
@@ -132,6 +135,8 @@ class Outbox:
         except Exception as problem:
             moved = await self._move(read, partitions, frozenset(map(_place, partitions)), reason_of(problem))
         self._stands_in = self._stands_in and moved
+        if not moved:
+            await self._sleep(_PAUSE_S)  # another worker moves
         return read.rows if moved else 0
 
     def _keyless(self, partitions: Iterable[OutboxPartition], options: PushOptions) -> frozenset[tuple[int, str]]:

@@ -20,6 +20,9 @@ from queen.security.keyring import Keyring
 #: Every other word is ``all``, as in Queen MQ, whose clients send words of their own.
 _NEW = frozenset({"new", "new-only"})
 
+#: The most pops that are remembered, and the longest of their queries.
+_KNOWN_MAX, _KNOWN_CHARS_MAX = 1000, 200
+
 #: Returns the value of a parameter: a string from a query, JSON from a body.
 Given = Callable[[str], Any]
 
@@ -69,6 +72,24 @@ class Pops:
 
     def __init__(self, engine: EngineHandle, defaults: PopDefaults, keys: Keyring | None) -> None:
         self._engine, self._defaults, self._keys = engine, defaults, keys
+        #: By queue, partition and query: consumers ask for the same again and again.
+        self._known: dict[tuple[str, str | None, str], Pop] = {}
+
+    def of_query(self, queue: str, partition: str | None, query: str, get: Given) -> Pop:
+        """The pop of a queue, or of one of its partitions, with this query, which ``get`` reads.
+
+        Raises:
+            BadRequestError: a name or a parameter is invalid; names it.
+        """
+        key = queue, partition, query
+        pop = self._known.get(key)
+        if pop is None:
+            pop = self.of(get, place_of(queue, partition, None, None))
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            if len(query) <= _KNOWN_CHARS_MAX:
+                self._known[key] = pop
+        return pop
 
     def of(self, get: Given, place: dict[str, Any]) -> Pop:
         """The pop with the given parameters.

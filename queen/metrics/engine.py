@@ -86,6 +86,8 @@ class _Observations:
     def publish(self) -> None:
         """Adds the new ones to the histogram. May be called in another thread than that of the engine."""
         counts, total = list(self.counts), self.total
+        if counts == self._published:
+            return
         before = zip(counts, self._published, strict=True)
         self._histogram.add([now - then for now, then in before], total - self._published_total)
         self._published, self._published_total = counts, total

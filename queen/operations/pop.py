@@ -132,21 +132,24 @@ async def _pop(
     server: Server, req: QueenRequest, resp: falcon.asgi.Response, queue: str = "", partition: str | None = None
 ) -> None:
     """At once or as a long poll. Without a queue in the path, the query says of what."""
-    in_path = queue or partition is not None
-    place = _named_by_path(req, queue, partition) if in_path else await _named_by_query(server, req)
-    pop = server.pops.of(req.get_param, place)
+    if queue or partition is not None:
+        partition = _partition_of(req, partition)
+        pop = server.pops.of_query(queue, partition, req.query_string, req.get_param)
+    else:
+        pop = server.pops.of(req.get_param, await _named_by_query(server, req))
     popped = await server.pops.answered(req, server.engine.submit(JobType.POP, pop))
     if not popped.claims:
         resp.status = 204
         return
     resp.content_type = falcon.MEDIA_JSON
-    resp.data = server.pops.render(popped, pop, autopilot=parse_boolean(req.get_param("autopilot")))
+    autopilot = "autopilot" in req.query_string and parse_boolean(req.get_param("autopilot"))
+    resp.data = server.pops.render(popped, pop, autopilot=autopilot)
 
 
-def _named_by_path(req: QueenRequest, queue: str, partition: str | None) -> dict[str, Any]:
-    """Queue and partition; a client without a partition may send none or ``null``, which is no name unless encoded."""
+def _partition_of(req: QueenRequest, partition: str | None) -> str | None:
+    """The partition; a client without one may send none or ``null``, which is no name unless encoded."""
     named = partition and not (partition == "null" and req.scope["raw_path"].endswith(b"/null"))
-    return place_of(queue, partition if named else None, None, None)
+    return partition if named else None
 
 
 async def _named_by_query(server: Server, req: QueenRequest) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 They are one call. Each transaction costs a round trip and a wait for the disk, which is most of the cost of a small
 call. So calls that are ready together share a transaction, in the order of ``Member``: a pop finds what a push of its
-group has stored. If one is refused, or they are too slow together, all are rolled back, and each is repeated alone. If
-they have to wait for a lock, each of them fails with that error, and ``queen.engine.failures`` handles it.
+group has stored. A call waits for others only where the engine has sent some with it. If one is refused, or they are
+too slow together, all are rolled back, and each is repeated alone. If they have to wait for a lock, each of them fails
+with that error, and ``queen.engine.failures`` handles it.
 
 See DeWitt et al., "Implementation Techniques for Main Memory Database Systems", SIGMOD 1984, section 5.
 """
@@ -16,7 +17,7 @@ from types import coroutine
 from typing import Any
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError, TooSlowError
-from queen.engine.failures import call_limit_s, shorter_limit_s
+from queen.engine.failures import call_limit_s, leaves_alone, shorter_limit_s
 from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
@@ -122,6 +123,8 @@ class GroupCommit:
         if group is not None:
             group.add(member, arguments, items)
             rows = await self._follow(group)
+        elif leaves_alone.get():
+            return await self._alone(member, arguments)
         else:
             group = self._open = _Group()
             group.add(member, arguments, items)

@@ -14,7 +14,7 @@ from queen.postgres.statement import call
 from queen.postgres.store import push_arguments
 
 _RESTART = call("restart_outbox_v1", 0)
-_READ = call("read_outbox_v1", 2)
+_READ = call("await_outbox_v1", 4)
 _MOVE = call("move_outbox_v1", 24)
 _READ_HELD = call("read_held_outbox_v1", 2)
 _MOVE_HELD = call("move_held_outbox_v1", 14)
@@ -73,9 +73,12 @@ class OutboxStore:
         """Makes the next read look at all rows."""
         await self._pool.fetch(_RESTART)
 
-    async def read(self, messages: int, size: int) -> OutboxRead | None:
-        """The next messages: at most so many, and so many bytes of payloads, but one at least; ``None``: none wait."""
-        rows = await self._pool.fetch(_READ, messages, size)
+    async def read(self, messages: int, size: int, pause_ms: int = 0, looks: int = 1) -> OutboxRead | None:
+        """The next messages: at most so many, and so many bytes of payloads, but one at least; ``None``: none wait.
+
+        While none wait, it looks so often, with pauses between.
+        """
+        rows = await self._pool.fetch(_READ, messages, size, pause_ms, looks)
         if not rows:
             return None
         first, last = rows[0], rows[-1]

@@ -44,12 +44,19 @@ def caller_of(server: Server, req: QueenRequest, body: bytes) -> Caller:
     """
     if req.identity is not None:
         return Caller(server.levels.of(req.identity.roles), DEFAULT_REGION)
-    request = _request(req, body)
-    signed = signature.signed_by(request)
-    keys = server.settings.sqs.keys
+    request, keys = _request(req, body), server.settings.sqs.keys
     if keys or server.settings.jwt.enabled:
-        return _checked(request, signed, keys, req)
-    return Caller(ADMIN, DEFAULT_REGION if signed is None else signed.region)
+        return _checked(request, signature.signed_by(request), keys, req)
+    return Caller(ADMIN, _region(request))
+
+
+def _region(request: Request) -> str:
+    """The region of a signature that is not checked, and so may be malformed."""
+    try:
+        signed = signature.signed_by(request)
+    except SqsError:
+        signed = None
+    return DEFAULT_REGION if signed is None else signed.region
 
 
 def _checked(

@@ -77,6 +77,7 @@ MEETS = {
     "push": ("messages of one segment", "push of as many, half stored before"),
     "claim": ("partitions hidden by delayedProcessing", "pop of any"),
     "ack": ("leased messages of a partition", "ack all: every second failed"),
+    "sqs": ("messages of a queue of SQS", "purge"),
     "size": ("idle partitions of a queue with a maximum size", "push to one"),
 }
 

@@ -14,6 +14,7 @@ from queen.postgres.outbox_store import by_partition
 from queen.postgres.setup import prepare, scripts
 from spec.guarantees import Level, checks
 from tests.support.api import Api
+from tests.support.clock import eventually
 from tests.support.processes import Server
 from tests.support.servers import create_database, drop_database
 
@@ -380,6 +381,32 @@ async def test_rows_of_a_restored_dump_are_moved(moved: str) -> None:
     await connection.execute("SELECT queen.restart_outbox_v1()")
     assert await move(connection, 10) == [3, 4]
     await connection.close()
+
+
+@checks("G-OUT-1", level=Level.LIVE)
+async def test_a_look_finds_what_is_committed_while_it_waits(moved: str) -> None:
+    """Not what is rolled back, and not before the commit."""
+    connection, looking = await asyncpg.connect(moved), await asyncpg.connect(moved)
+    await connection.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    look = "SELECT payloads FROM queen.await_outbox_v1(10, 1000000, 1, $1)"
+    assert await looking.fetch(look, 3) == []
+    found = asyncio.create_task(looking.fetch(look, 10_000))
+    sleeps = "SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = $1"
+
+    async def is_looking() -> bool:
+        return bool(await connection.fetchval(sleeps, looking.get_server_pid()))
+
+    for number, commits in ((1, False), (2, True)):
+        await eventually(is_looking, "a look that waits")
+        transaction = connection.transaction()
+        await transaction.start()
+        await push(connection, "q", number)
+        await eventually(is_looking, "a look that still waits")
+        assert not found.done()
+        await (transaction.commit() if commits else transaction.rollback())
+    assert [row["payloads"] for row in await found] == ["2"]
+    await connection.close()
+    await looking.close()
 
 
 @checks("G-COST-1", level=Level.LIVE)

@@ -13,6 +13,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from spec.guarantees import Level, checks
 from tests.support.processes import Server, wait_until
 from tests.support.sqs_clients import Queues, ask, bodies, endpoint, figures, queues_of, receive, refused, sqs_client
 
@@ -81,6 +82,9 @@ def test_a_consumer_gets_the_attributes_that_it_asks_for(sqs: Any, make: Queues)
     assert refused(sqs.receive_message, QueueUrl=url, AttributeNames=["Foo"]) == ("InvalidAttributeName", 400)
 
 
+@checks("G-SQS-1", level=Level.LIVE)
+@checks("G-SQS-2", level=Level.LIVE)
+@checks("G-SQS-6", level=Level.LIVE)
 def test_a_message_is_hidden_for_its_visibility_timeout(sqs: Any, make: Queues) -> None:
     url = make(VisibilityTimeout="600")
     sqs.send_message(QueueUrl=url, MessageBody="x")
@@ -99,6 +103,7 @@ def test_a_message_is_hidden_for_its_visibility_timeout(sqs: Any, make: Queues) 
     assert refused(sqs.change_message_visibility, VisibilityTimeout=43201, **change) == ("InvalidParameterValue", 400)
 
 
+@checks("G-SQS-12", level=Level.LIVE)
 def test_handles_are_of_their_queue(sqs: Any, make: Queues) -> None:
     one, other = make(), make()
     sqs.send_message(QueueUrl=one, MessageBody="x")
@@ -109,6 +114,8 @@ def test_handles_are_of_their_queue(sqs: Any, make: Queues) -> None:
     assert figures(sqs, one) == (0, 1, 0)
 
 
+@checks("G-SQS-8", level=Level.LIVE)
+@checks("G-SQS-11", level=Level.LIVE)
 def test_a_delay_hides_messages(sqs: Any, make: Queues) -> None:
     url = make(DelaySeconds="900")
     sqs.send_message(QueueUrl=url, MessageBody="later")
@@ -196,6 +203,7 @@ def test_batches_that_are_refused(sqs: Any, make: Queues) -> None:
 # ---------------------------------------------------------------- FIFO
 
 
+@checks("G-SQS-3", level=Level.LIVE)
 def test_groups_stay_in_order_under_eight_consumers(sqs: Any, make: Queues, server: Server) -> None:
     url = make.fifo(VisibilityTimeout="60")
     numbers = range(20)
@@ -220,6 +228,7 @@ def test_groups_stay_in_order_under_eight_consumers(sqs: Any, make: Queues, serv
     assert got == {group: list(numbers) for group in "abcdef"}
 
 
+@checks("G-SQS-4", level=Level.LIVE)
 def test_duplicates_are_stored_once(sqs: Any, make: Queues) -> None:
     url, by_content = make.fifo(), make.fifo(ContentBasedDeduplication="true")
 
@@ -236,6 +245,7 @@ def test_duplicates_are_stored_once(sqs: Any, make: Queues) -> None:
     assert message["Attributes"]["MessageDeduplicationId"] == hashlib.sha256(b"a").hexdigest()
 
 
+@checks("G-SQS-5", level=Level.LIVE)
 def test_a_receive_with_the_same_attempt_id_returns_the_same_messages(sqs: Any, make: Queues) -> None:
     url = make.fifo(ContentBasedDeduplication="true")
     sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")
@@ -278,6 +288,8 @@ def dead_lettering(make: Queues) -> tuple[str, str]:
     return make(RedrivePolicy=policy, VisibilityTimeout="0"), dead
 
 
+@checks("G-SQS-7", level=Level.LIVE)
+@checks("G-SQS-10", level=Level.LIVE)
 def test_a_message_that_is_received_too_often_moves_and_can_be_moved_back(
     sqs: Any, make: Queues, dead_lettering: tuple[str, str]
 ) -> None:
@@ -480,6 +492,9 @@ def test_queries_that_are_refused(http: httpx.Client, make: Queues) -> None:
     assert missing.findtext("Error/Message") == "The request must contain the parameter MessageBody."
     assert ask(http, "ReceiveMessage", path, MaxNumberOfMessages="x").findtext("Error/Code") == "InvalidParameterValue"
     assert ask(http, "ReceiveMessage", MaxNumberOfMessages="1").findtext("Error/Code") == "MissingParameter"
+    # Without access keys nobody looks at a signature.
+    http.headers["Authorization"] = "AWS4-HMAC-SHA256 Credential=x"
+    assert ask(http, "ListQueues").tag == "ListQueuesResponse"
     nothing = http.get(f"/sqs{path}")
     assert (nothing.status_code, nothing.content) == (404, b"<UnknownOperationException/>")
 

@@ -10,6 +10,7 @@ from botocore.auth import SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from spec.guarantees import Level, checks
 from tests.support.outage import FragilePostgres, fragile_postgres
 from tests.support.processes import Server, clean_environment, open_folder, serving, wait_until
 from tests.support.servers import serving_database
@@ -46,6 +47,7 @@ def sqs(server: Server) -> Any:
     return sqs_client(server.port)
 
 
+@checks("G-SQS-13", level=Level.LIVE)
 def test_a_key_may_do_what_its_level_says(server: Server, sqs: Any) -> None:
     reader, writer = sqs_client(server.port, READER), sqs_client(server.port, WRITER)
     with queues_of(sqs) as make:
@@ -62,6 +64,7 @@ def test_a_key_may_do_what_its_level_says(server: Server, sqs: Any) -> None:
     wait_until(lambda: f'"subject": "{KEY}"' in server.output.read_text(), "the line of the deletion")
 
 
+@checks("G-SQS-13", level=Level.LIVE)
 def test_signatures_that_are_refused(server: Server) -> None:
     wrong = sqs_client(server.port, secret=OTHER)
     assert refused(wrong.list_queues) == ("SignatureDoesNotMatch", 403)

@@ -925,6 +925,11 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=OUTBOX,
     ),
     _sql(
+        "G-OUT-1", "a look that waits does not see what is committed meanwhile",
+        (MOVE, "IF v_now <> v_read THEN", "IF v_read = '' THEN"),
+        tests=OUTBOX,
+    ),
+    _sql(
         "G-OUT-2", "the rows of a large call are in no order",
         ("sql/procedures/outbox/push.sql", "ORDER BY min(m.ord);", "ORDER BY min(m.ord) DESC;"),
         tests=OUTBOX,

@@ -8,6 +8,8 @@ SETTLE, MOVE = f"{_INTERNAL}/080_sqs_counts.sql", f"{_INTERNAL}/088_sqs_move.sql
 RECEIVE, DELETE, CHANGE = f"{_SQL}/sqs_receive.sql", f"{_SQL}/sqs_delete.sql", f"{_SQL}/sqs_change_visibility.sql"
 MOVES, UPKEEP, QUEUES = f"{_SQL}/sqs_moves.sql", f"{_SQL}/sqs_upkeep.sql", f"{_SQL}/sqs_queues.sql"
 MODEL = "tests/property/test_sqs_against_model.py"
+PROTOCOL = "tests/property/test_sqs_protocol.py"
+HANDLES, SIGNATURE = "queen/sqs/handles.py", "queen/sqs/signature.py"
 
 _JUDGED = "queue_id = CASE WHEN due.last THEN dlq_store ELSE m.queue_id END,"
 _ORDER = "row_number() OVER (ORDER BY l.message_id, n.message_id) AS place"
@@ -147,5 +149,35 @@ SQS: tuple[Mutant, ...] = (
     ),
     _seen(
         "G-SQS-11", "what time has made visible is not counted so", (QUEUES, "::bigint + v_ended + v_begun", "::bigint")
+    ),
+    _seen(
+        "G-SQS-12",
+        "a receipt handle is good for every queue",
+        (HANDLES, "hmac.digest(self._key, queue.bytes + text,", "hmac.digest(self._key, text,"),
+        tests=PROTOCOL,
+    ),
+    _seen(
+        "G-SQS-12",
+        "the code of a receipt handle is not looked at",
+        (HANDLES, " or not hmac.compare_digest(mac, self._mac(queue, text))", ""),
+        tests=PROTOCOL,
+    ),
+    _seen(
+        "G-SQS-13",
+        "a signature of any secret is good",
+        (SIGNATURE, "if not any(hmac.compare_digest", "if False and not any(hmac.compare_digest"),
+        tests=PROTOCOL,
+    ),
+    _seen(
+        "G-SQS-13",
+        "signatures stay good for an hour",
+        (SIGNATURE, "_SKEW = timedelta(minutes=5)", "_SKEW = timedelta(minutes=60)"),
+        tests=PROTOCOL,
+    ),
+    _seen(
+        "G-SQS-13",
+        "the action need not be signed",
+        (SIGNATURE, 'for name in ("host", "x-amz-target"):', 'for name in ("host",):'),
+        tests=PROTOCOL,
     ),
 )

@@ -1,4 +1,4 @@
-"""What a move of the outbox appends, and what it gives to waiting long polls."""
+"""What a move of the outbox appends, what it gives to waiting long polls, and how often the mover looks."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,14 @@ from queen.engine.context import Context
 from queen.engine.job import Job
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.offer import Offer
+from queen.engine.outbox import Outbox
 from queen.engine.outbox_append import append, push_of
 from queen.engine.ports import (
     Given,
     Moved,
     Notification,
     OutboxPartition,
+    OutboxRead,
     PartitionName,
     PushOptions,
     Subscription,
@@ -142,3 +144,41 @@ async def test_what_a_lost_move_may_have_leased_is_released() -> None:
         await append(world.context, push, {"q": 2}, move, long_polls)
     assert [orphan.queue for orphan in world.context.orphans.take()] == ["q"]
     assert (long_polls.waiting, long_polls.served) == ([long_polls.job], [])
+
+
+class Mover:
+    """A mover whose moves are in vain, at a time in seconds; what it reads, and its looks and pauses."""
+
+    def __init__(self, at: float, read: OutboxRead | None) -> None:
+        self.at, self._read = at, read
+        self.looks: list[tuple[int, int]] = []
+        self.pauses: list[float] = []
+        procedures: Any = self
+        self.outbox = Outbox(World().context, procedures, LongPolls(), lambda: True, lambda: self.at, self._sleep)
+
+    async def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def read(self, _messages: int, _size: int, pause_ms: int, looks: int) -> OutboxRead | None:
+        self.looks.append((pause_ms, looks))
+        return self._read
+
+    async def move(self, *_arguments: Any) -> Moved:
+        return Moved(False, (), False)
+
+
+async def test_the_longer_no_message_comes_the_rarer_the_mover_looks() -> None:
+    mover = Mover(0, None)
+    for since in (0.0, 0.001, 0.01, 0.03, 0.1, 1, 59, 60):
+        mover.at = since - 60
+        assert await mover.outbox.move() == 0
+    assert mover.looks == [(1, 10), (1, 10), (1, 10), (3, 3), (12, 1), (25, 1), (25, 1), (250, 1)]
+    assert mover.pauses == []
+
+
+async def test_a_move_in_vain_is_followed_by_a_pause() -> None:
+    """Another worker moves: what waits is there at each look."""
+    messages = OutboxPartition(2, "q", "p", [None], [None], [b"1"])
+    mover = Mover(-60, OutboxRead(1, "1:2:", True, "1", 1, 1, [messages]))
+    assert await mover.outbox.move() == 0
+    assert mover.pauses == [0.001]

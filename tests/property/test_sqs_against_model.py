@@ -53,7 +53,7 @@ def _handles(r: random.Random) -> list[int]:
 
 #: How often each command comes, and its arguments.
 COMMANDS: dict[str, tuple[int, Callable[[random.Random], Sequence[Any]]]] = {
-    "wait": (5, lambda r: [r.choice((0.25, 2, 9, 9, 31, 31, 70, 151, 302))]),
+    "wait": (5, lambda r: [r.choice((0.25, 2, 9, 9, 31, 31, 70, 270, 302))]),
     "send": (6, lambda r: [r.choice(_USED), _messages(r)]),
     "receive": (12, _receive),
     "remove": (3, lambda r: [_handles(r)]),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
 from math import inf
 from operator import attrgetter
@@ -53,6 +54,7 @@ class AckRange(Struct, frozen=True):
         return known if len(known) == len(self.items) else []
 
 
+@lru_cache(maxsize=1000)  # each is looked at several times, by one call
 def lease_of(text: str | None) -> UUID | None:
     """The lease that a client names; an invalid lease id becomes a lease that does not exist."""
     if not text:

@@ -56,6 +56,36 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.read_outbox_v1 IS 'The next messages of the outbox, in the order of their transactions.';
 
+-- Purpose:   as read_outbox_v1, and looks again while nothing waits: p_looks times, with pauses of p_pause_ms between them.
+--            So a look costs no round trip, and no read unless a transaction has ended.
+CREATE OR REPLACE FUNCTION queen.await_outbox_v1(p_messages int, p_bytes bigint, p_pause_ms int, p_looks int)
+RETURNS TABLE (
+    moves bigint, target text, done bool, xid text, seq bigint, queue_id bigint, queue text, n int, partitions text[],
+    held text[], transaction_ids text[], fields text[], payloads text
+)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_read text := '';
+    v_now text;
+BEGIN
+    FOR v_look IN 1..p_looks LOOP
+        v_now := pg_current_snapshot()::text;
+        IF v_now <> v_read THEN
+            RETURN QUERY SELECT * FROM queen.read_outbox_v1(p_messages, p_bytes);
+            IF FOUND THEN
+                RETURN;
+            END IF;
+            v_read := v_now;
+        END IF;
+        IF v_look < p_looks THEN
+            -- It sleeps whole milliseconds, and one more if the clock says that the last one is not quite over.
+            PERFORM pg_sleep((p_pause_ms - 0.1) / 1000);
+        END IF;
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION queen.await_outbox_v1 IS 'The next messages of the outbox, as soon as there are any, for a short time.';
+
 -- Purpose:   moves the messages that read_outbox_v1 has returned into the log: all or none, and never twice. Those of
 --            partitions that are held back go to outbox_held.
 -- Arguments: p_moves, p_target, p_done, p_xid, p_seq   what read_outbox_v1 has returned, and p_rows, how many rows
@@ -63,8 +93,9 @@ COMMENT ON FUNCTION queen.read_outbox_v1 IS 'The next messages of the outbox, in
 --            the others   those of push_to_waiters_v1, without messages of deleted queues and of held back partitions; no
 --                         waiting pops: p_wait_grp is null
 -- Returns:   one row: whether they were moved; the partitions that are unknown (null: none), and whether the push options
---            have changed; what the waiting pops get, as append_accepted says. If they were not moved nothing was changed: the messages must be laid out again, or, if both
---            say nothing, be read again, because another worker has moved messages, or does.
+--            have changed; what the waiting pops get, as append_accepted says. If they were not moved nothing was changed:
+--            the messages must be laid out again, or, if both say nothing, be read again, because another worker has moved
+--            messages, or does.
 -- Locks:     outbox_position; then those of push_messages_v1, for which it waits a quarter of a second.
 -- Writes:    outbox, outbox_position, outbox_held, outbox_held_partitions, queue_sizes, and what push_messages_v1 writes.
 CREATE OR REPLACE FUNCTION queen.move_outbox_v1(

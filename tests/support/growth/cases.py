@@ -31,6 +31,7 @@ from queen.log.segment import encode_entry
 from queen.postgres.timers import DueTimersStore
 from tests.support.clock import eventually
 from tests.support.growth.measure import Case, Growth, Shape
+from tests.support.growth.sqs import SQS_SHAPES
 from tests.support.growth.world import GROUP, Box, Stock, World
 
 DAY = timedelta(days=1)
@@ -1645,5 +1646,5 @@ SHAPES: tuple[Shape, ...] = (
     EMPTY, READY, TO_COME, LEASED, ONE_SEGMENT, SEGMENTS, LEASED_MESSAGES, GAPS, FAILED, ONE_BY_ONE, DELETED, DELAYED,
     WINDOWED, GROUPS, LEASED_GROUPS, PARKED, QUEUES, LIMITED_QUEUES, IDLE_LIMITED, FULL_LIMITED, LETTERS, TRACES,
     METRICS, WINDOWS, BOX, POLLED, GROUPED, BEHIND, EXHAUSTED, STUCK, BOXES, GROUPED_BOXES,
-    TIMERS,
+    TIMERS, *SQS_SHAPES,
 )  # fmt: skip

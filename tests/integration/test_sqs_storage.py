@@ -1,0 +1,210 @@
+"""What the model of SQS does not see: calls at once, calls that are sent again, encryption, and rates."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from queen.core.errors import NoEncryptionKeyError
+from queen.security.keyring import Keyring
+from queen.simple_mq import handlers as simple_mq
+from queen.simple_mq import sqs_administration as administration
+from queen.simple_mq import sqs_handlers as handlers
+from queen.simple_mq.interface import SimpleMq, Sqs
+from queen.simple_mq.requests import Acknowledge, Dequeue, Enqueue, ExtendVisibility, NewMessage
+from queen.simple_mq.sqs_requests import DeleteMessages, NewSqsMessage, ReceiveMessages, SendMessages
+from queen.simple_mq.sqs_storage import SendColumns
+from spec.guarantees import Level, checks
+from tests.support.sqs import SqsBroker
+
+
+@pytest.fixture(scope="module")
+def broker(postgres: str) -> Iterator[SqsBroker]:
+    broker = SqsBroker(postgres, connections=6)
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(autouse=True)
+def empty(broker: SqsBroker) -> None:
+    broker.reset()
+
+
+def fifo(body: str, group: str = "g", deduplication: str | None = None) -> NewSqsMessage:
+    return NewSqsMessage(body, group=group, deduplication_id=deduplication or body)
+
+
+def bodies(received: Any) -> list[str]:
+    return [message.body for message in received.messages]
+
+
+@checks("G-SQS-2", "G-SQS-3", "G-SQS-4", "G-SQS-6", "G-SQS-11", level=Level.MODEL)
+def test_groups_are_in_order_and_duplicates_stored_once_under_producers_and_consumers_at_once(
+    broker: SqsBroker,
+) -> None:
+    """Each message is sent twice at once; a third of what is received is not deleted, but visible again at once."""
+    queue = broker.create("f.fifo")
+    groups, per_group = [f"g{number}" for number in range(6)], 30
+    expected = {group: [f"{group} {number}" for number in range(per_group)] for group in groups}
+    deleted: dict[str, list[str]] = {group: [] for group in groups}
+    held: Counter[str] = Counter()
+
+    async def produce(group: str) -> None:
+        for body in expected[group]:
+            request = SendMessages(queue, [fifo(body, group)], 0)
+            [[one], [other]] = await asyncio.gather(
+                handlers.send(broker.context, [request]), handlers.send(broker.context, [request])
+            )
+            assert one == other
+
+    async def consume(seed: int) -> None:
+        r = random.Random(seed)
+        while sum(map(len, deleted.values())) < len(groups) * per_group:
+            request = ReceiveMessages(queue, 1000, r.randint(1, 10))
+            [outcome] = await handlers.receive(broker.context, [request])
+            for message in outcome.result.messages:
+                held[message.group or ""] += 1
+            of_groups = {message.group for message in outcome.result.messages}
+            assert all(
+                held[group] == len([m for m in outcome.result.messages if m.group == group]) for group in of_groups
+            )  # type: ignore[index]
+            await asyncio.sleep(0)
+            for group in of_groups:
+                mine = [m for m in outcome.result.messages if m.group == group]
+                done = mine[: r.randint(0, len(mine))] if r.random() < 0.3 else mine
+                deleted[group or ""] += [m.body or "" for m in done]
+                held[group or ""] = 0
+                if done:
+                    handles = [(m.message_id, m.receive_count) for m in done]
+                    [answer] = await handlers.delete(broker.context, [DeleteMessages(queue, handles)])
+                    assert set(answer.outcomes) == {"deleted"}
+                rest = [(m.message_id, m.receive_count) for m in mine[len(done) :]]
+                if rest:
+                    await Sqs.of(broker.context).database.give_back(queue, rest)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*[produce(group) for group in groups], *[consume(seed) for seed in range(8)])
+
+    broker.run(asyncio.wait_for(all_at_once(), 60))
+    assert deleted == expected
+    assert broker.run(administration.figures(broker.context, queue)).visible == 0
+
+
+def test_a_call_that_is_sent_again_stores_its_messages_once(broker: SqsBroker) -> None:
+    standard, ordered = broker.create("s"), broker.create("f.fifo")
+    columns = SendColumns(
+        uuid4(), [standard, ordered, UUID(int=9)], [1, 2, 2, 3], ["a", "b", "b", "c"], [None] * 4, [None] * 4,
+        [None] * 4, [None, "g", "g", None], [None, "1", "1", None],
+    )  # fmt: skip
+    store = Sqs.of(broker.context).database
+    first = broker.run(store.send(columns))
+    assert broker.run(store.send(columns)) == first
+    assert first[1] == first[2]
+    assert first[3][0] is None
+    broker.create("late")
+    assert [bodies(broker.receive(queue)) for queue in (standard, ordered)] == [["a"], ["b"]]
+
+
+def test_a_receive_or_a_send_beside_a_purge_finds_the_queue(broker: SqsBroker) -> None:
+    queue = broker.create("s")
+
+    async def both() -> Any:
+        async def send() -> None:
+            for number in range(30):
+                [sent] = await handlers.send(broker.context, [SendMessages(queue, [NewSqsMessage(str(number))], 0)])
+                assert sent.known
+
+        async def purge() -> None:
+            for _ in range(10):
+                await Sqs.of(broker.context).administration.purge_queue(queue, uuid4())
+                await broker.pool.fetch("UPDATE simple_mq.sqs_queues SET purged_at = '-infinity'")
+
+        await asyncio.gather(send(), purge())
+
+    broker.run(both())
+    left = broker.run(administration.figures(broker.context, queue)).visible
+    got: list[str] = []
+    while found := bodies(broker.receive(queue)):
+        got += found
+    assert got == [str(number) for number in range(30 - left, 30)]
+
+
+def test_bodies_and_attributes_are_encrypted_where_they_are_stored(postgres: str) -> None:
+    keys = Keyring(b"k" * 32)
+    broker = SqsBroker(postgres, keys=keys)
+    broker.reset()
+    queue, dead = broker.create("s"), broker.create("dead")
+    broker.send(queue, NewSqsMessage("secret", b"also secret"), NewSqsMessage("secret too"), encrypted=True)
+    [row, other] = broker.query("SELECT data, attributes, key_id FROM simple_mq.messages ORDER BY message_id")
+    assert "secret" not in row["data"]
+    assert b"secret" not in row["attributes"]
+    assert other["attributes"] is None
+    broker.query("UPDATE simple_mq.messages SET queue_id = $1", dead)
+    broker.query("UPDATE simple_mq.messages SET data = 'x' WHERE attributes IS NULL")
+    found, unreadable = broker.receive(dead).messages
+    assert (found.body, found.attributes, found.problem) == ("secret", b"also secret", None)
+    assert (unreadable.body, unreadable.attributes) == (None, None)
+    assert "corrupt" in unreadable.problem
+    broker.context.keys = None
+    missing = broker.send(queue, NewSqsMessage("secret"), encrypted=True)
+    assert isinstance(missing, NoEncryptionKeyError)
+    assert broker.send(queue, NewSqsMessage("public")).known
+    assert bodies(broker.receive(queue)) == ["public"]
+    broker.close()
+
+
+def test_a_change_of_the_delay_counts_for_what_a_fifo_queue_has_and_keeps_the_order(broker: SqsBroker) -> None:
+    queue = broker.create("f.fifo", DelaySeconds="900")
+    broker.send(queue, fifo("a"), fifo("b"))
+    assert bodies(broker.receive(queue)) == []
+    assert broker.run(administration.figures(broker.context, queue)).delayed == 2
+    assert broker.run(administration.set_attributes(broker.context, queue, {"DelaySeconds": ""}))
+    broker.send(queue, fifo("c"))
+    assert bodies(broker.receive(queue)) == ["a", "b", "c"]
+
+
+def test_simple_mq_does_not_reach_queues_of_sqs(broker: SqsBroker) -> None:
+    queue = broker.create("s")
+    [sent] = broker.send(queue, NewSqsMessage("a")).messages
+    broker.receive(queue)
+    context, id_ = broker.context, sent.message_id
+    [enqueued] = broker.run(simple_mq.enqueue(context, [Enqueue(queue, [NewMessage("x")], 0)]))
+    [polled] = broker.run(simple_mq.dequeue(context, [Dequeue(queue)]))
+    [acked] = broker.run(simple_mq.acknowledge(context, [Acknowledge(queue, [id_])]))
+    [extended] = broker.run(simple_mq.extend_visibility(context, [ExtendVisibility(queue, id_, 0)]))
+    queues = SimpleMq.of(context).administration
+    requeued = broker.run(queues.requeue(queue, id_))
+    assert [enqueued.outcome, polled.result.known, *acked.outcomes, extended.outcome, requeued.outcome] == [
+        "unknown", False, "unknown", "unknown", "missing",
+    ]  # fmt: skip
+    assert broker.run(queues.describe_queue(queue)) is None
+    assert broker.run(queues.peek(queue, None, None, 1)) is None
+    assert broker.run(queues.delete_queue(queue)) == "unknown"
+    assert broker.run(administration.figures(context, queue)).in_flight == 1
+
+
+def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(postgres: str) -> None:
+    broker = SqsBroker(postgres)
+    broker.reset()
+    source, destination = broker.create("dead"), broker.create("s")
+    broker.set_clock(0)
+    broker.send(source, *[NewSqsMessage(str(number)) for number in range(9)])
+    broker.set_clock(10)
+    outcome, move = broker.run(administration.start_move(broker.context, source, destination, 2))
+    assert outcome == "started"
+    moved = []
+    for seconds in (10, 10, 10.25, 11, 20):
+        broker.set_clock(seconds)
+        broker.run(administration.move_on(broker.context))
+        [task] = broker.run(administration.list_moves(broker.context, source))
+        moved.append(task.moved)
+    assert moved == [2, 2, 2, 4, 6]
+    assert (task.move_id, task.status, task.to_move) == (move, "RUNNING", 9)
+    assert broker.run(administration.cancel_move(broker.context, move)) == (True, 6)
+    assert broker.run(administration.list_moves(broker.context, source))[0].status == "CANCELLED"
+    assert broker.run(administration.cancel_move(broker.context, uuid4())) is None
+    broker.close()
