@@ -1,7 +1,7 @@
 """The attributes and tags of queues: which exist, their ranges and defaults."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -149,11 +149,15 @@ def _invalid(name: str) -> SqsError:
 
 def _object(name: str, value: str) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(value, type=dict[str, Any])
+        found = msgspec.json.decode(value, type=dict[str, Any])
+        storable = b"\\u0000" not in msgspec.json.encode(found)
     except (msgspec.DecodeError, RecursionError):
-        if name == "Policy":
-            raise _invalid(name) from None
-        raise _bad_policy(name, value, f"{_words(name)} is not a valid JSON map.") from None
+        storable = False
+    if storable:
+        return found
+    if name == "Policy":
+        raise _invalid(name)
+    raise _bad_policy(name, value, f"{_words(name)} is not a valid JSON map.")
 
 
 def _bad_policy(name: str, value: str, reason: str) -> SqsError:
@@ -255,12 +259,18 @@ def number_of(attributes: Mapping[str, str], name: str) -> int:
     return _NUMBERS[name][2] if value is None else int(value)
 
 
+def check_tag_keys(keys: Iterable[str]) -> None:
+    """Checks the keys of tags."""
+    for key in keys:
+        if not 1 <= len(key) <= _KEY_CHARS_MAX or NOT_XML.search(key) or key.lower().startswith("aws:"):
+            raise invalid_value(f"Tag keys must have 1 to {_KEY_CHARS_MAX} characters and must not begin with aws:.")
+
+
 def check_tags(name: str, tags: Mapping[str, str]) -> None:
     """Checks the tags of a queue."""
     if len(tags) > _TAGS_MAX:
         raise invalid_value(f"Too many tags added for queue {name}.")
-    for key, value in tags.items():
-        if not 1 <= len(key) <= _KEY_CHARS_MAX or NOT_XML.search(key) or key.lower().startswith("aws:"):
-            raise invalid_value(f"Tag keys must have 1 to {_KEY_CHARS_MAX} characters and must not begin with aws:.")
+    check_tag_keys(tags)
+    for value in tags.values():
         if len(value) > _VALUE_CHARS_MAX or NOT_XML.search(value):
             raise invalid_value(f"Tag values can have at most {_VALUE_CHARS_MAX} characters.")

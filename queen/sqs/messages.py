@@ -238,7 +238,8 @@ async def receive_message(call: Call) -> Result:
         if received.outcome == "over_limit" and not queue.fifo:
             raise SqsError("OverLimit", f"{in_flight_max} messages of this queue are in flight: delete some first.")
         sources = await call.sqs.names_of(each.source for each in received.messages)
-        shown = [_shown(call, handles, queue, each, system, sources) for each in received.messages]
+        messages = readable(received.messages, fifo=queue.fifo)
+        shown = [_shown(call, handles, queue, each, system, sources) for each in messages]
         return {"Messages": shown} if shown else {}
 
     return await call.on_queue(work)
@@ -278,6 +279,27 @@ def _check_attempt(queue: SqsQueue, attempt_id: str) -> None:
         )
 
 
+def readable(messages: Sequence[ReceivedMessage], *, fifo: bool) -> list[ReceivedMessage]:
+    """Those that can be decrypted; of a FIFO queue without those behind others of their group.
+
+    The rest comes again after its visibility timeout, or becomes a dead letter.
+
+    Raises:
+        SqsError: none can be.
+    """
+    found: list[ReceivedMessage] = []
+    stopped: set[str | None] = set()
+    for message in messages:
+        if message.body is None:
+            stopped.add(message.group)
+        elif not fifo or message.group not in stopped:
+            found.append(message)
+    if messages and not found:
+        first = next(each for each in messages if each.body is None)
+        raise SqsError("KmsNotFound", f"Message {first.message_id} cannot be decrypted: {first.problem}")
+    return found
+
+
 def _shown(
     call: Call,
     handles: Handles,
@@ -287,14 +309,13 @@ def _shown(
     sources: Mapping[UUID, str],
 ) -> Result:
     """A message as its consumer sees it."""
-    if message.body is None:
-        raise SqsError("KmsNotFound", f"Message {message.message_id} cannot be decrypted: {message.problem}")
+    body = message.body or ""
     kept = contents.unpack(message.attributes)
     found: Result = {
         "MessageId": str(message.message_id),
         "ReceiptHandle": handles.seal(queue.queue_id, message.message_id, message.receive_count),
-        "MD5OfBody": contents.md5(message.body),
-        "Body": message.body,
+        "MD5OfBody": contents.md5(body),
+        "Body": body,
     }
     if system:
         facts = _facts(call, message, kept, sources)

@@ -97,7 +97,7 @@ async def cancel_message_move_task(call: Call) -> Result:
     """Stops a task that is running; the messages that it has moved stay where they are."""
     try:
         handle = msgspec.json.decode(b64decode(call.given.TaskHandle, validate=True), type=_Handle)
-    except (ValueError, msgspec.DecodeError):
+    except (ValueError, msgspec.DecodeError, RecursionError):
         raise invalid_value("Value for parameter TaskHandle is invalid.") from None
     await _queue(call, handle.source_arn, "SourceArn")
     found = await call.run(lambda context: storage.cancel_move(context, handle.task_id))

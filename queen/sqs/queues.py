@@ -197,6 +197,7 @@ async def untag_queue(call: Call) -> None:
     queue, keys = await call.present_queue(), call.given.TagKeys
     if not keys:
         raise invalid_value("Tag keys must be between 1 and 128 characters in length.")
+    rules.check_tag_keys(keys)
     if not await call.run(lambda context: storage.tag_queue(context, queue.queue_id, {}, keys)):
         raise unknown_queue()
 

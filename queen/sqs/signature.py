@@ -24,6 +24,7 @@ _SKEW = timedelta(minutes=5)
 _EXPIRES_S_MAX = 604_800
 _TIME = "%Y%m%dT%H%M%SZ"
 
+_SECONDS = re.compile(r"[0-9]{1,6}")
 _PART = re.compile(r"\s*(Credential|SignedHeaders|Signature)=([^,\s]+)\s*")
 _SCOPE = re.compile(r"([^/]+)/([0-9]{8})/([a-zA-Z0-9-]+)/([a-zA-Z0-9-]+)/aws4_request")
 
@@ -96,7 +97,7 @@ def _of_query(query: Mapping[str, str]) -> Signed:
     if query.get("X-Amz-Algorithm") != ALGORITHM or not all(query.get(name) for name in names):
         raise _incomplete(f"A signature in the query requires X-Amz-Algorithm={ALGORITHM} and {', '.join(names)}.")
     expires = query["X-Amz-Expires"]
-    if not expires.isdecimal() or not 1 <= int(expires[:8]) <= _EXPIRES_S_MAX:
+    if not _SECONDS.fullmatch(expires) or not 1 <= int(expires) <= _EXPIRES_S_MAX:
         raise _incomplete(f"X-Amz-Expires must be 1 to {_EXPIRES_S_MAX} seconds.")
     credential, headers, value, time, _ = [query[name] for name in names]
     return _signed(credential, headers, value, time, timedelta(seconds=int(expires)))
@@ -141,10 +142,11 @@ def _check_time(signed: Signed, now: datetime) -> None:
         raise _incomplete(f"The date must have the form of {now:{_TIME}}.") from None
     if signed.day != signed.time[:8]:
         raise _mismatch("Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from HTTP.")
-    last = time + (_SKEW if signed.lifetime is None else signed.lifetime)
-    if now > last:
-        raise _mismatch(f"Signature expired: {signed.time} is now earlier than {now - (last - time):{_TIME}}")
-    if time > now + _SKEW:
+    # A sum with the time of a client could be beyond the last year.
+    lifetime = _SKEW if signed.lifetime is None else signed.lifetime
+    if now - time > lifetime:
+        raise _mismatch(f"Signature expired: {signed.time} is now earlier than {now - lifetime:{_TIME}}")
+    if time - now > _SKEW:
         raise _mismatch(f"Signature not yet current: {signed.time} is still later than {now + _SKEW:{_TIME}}")
 
 

@@ -333,6 +333,8 @@ def test_a_move_can_be_slow_and_is_cancelled(sqs: Any, make: Queues, dead_letter
     assert refused(sqs.cancel_message_move_task, TaskHandle="x") == ("InvalidParameterValue", 400)
     assert refused(sqs.start_message_move_task, SourceArn=make.arn(url)) == ("InvalidParameterValue", 400)
     assert refused(sqs.start_message_move_task, SourceArn=f"{source}x") == ("ResourceNotFoundException", 404)
+    nested = b64encode(b'{"a":' + b"[" * 100_000).decode()
+    assert refused(sqs.cancel_message_move_task, TaskHandle=nested) == ("InvalidParameterValue", 400)
     assert sqs.list_message_move_tasks(SourceArn=make.arn(url)).get("Results", []) == []
 
 
@@ -418,6 +420,7 @@ def test_tags_and_permissions(sqs: Any, make: Queues) -> None:
     assert sqs.list_queue_tags(QueueUrl=url)["Tags"] == {"b": "", "c": "ü"}
     assert refused(sqs.tag_queue, QueueUrl=url, Tags={"x" * 129: ""}) == ("InvalidParameterValue", 400)
     assert refused(sqs.tag_queue, QueueUrl=url, Tags={}) == ("MissingParameter", 400)
+    assert refused(sqs.untag_queue, QueueUrl=url, TagKeys=["\0"]) == ("InvalidParameterValue", 400)
     grant = {"QueueUrl": url, "Label": "l", "AWSAccountIds": ["123456789012"], "Actions": ["SendMessage"]}
     sqs.add_permission(**grant)
     assert refused(sqs.add_permission, **grant) == ("InvalidParameterValue", 400)

@@ -14,12 +14,14 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis.strategies import binary, characters, integers, text, uuids
 
+from queen.simple_mq.sqs_requests import ReceivedMessage
 from queen.sqs import attributes, contents, query, signature
 from queen.sqs.actions import ACTIONS
 from queen.sqs.addresses import check_name, name_of_arn, name_of_url
 from queen.sqs.contents import Kept, Value
 from queen.sqs.errors import SqsError
 from queen.sqs.handles import Handles
+from queen.sqs.messages import readable
 from queen.sqs.model import actions
 from queen.sqs.signature import Request
 from spec.guarantees import Level, checks
@@ -250,6 +252,9 @@ ARN = "arn:aws:sqs:us-east-1:000000000000:dlq"
          "InvalidParameterValue"),
         ({"RedrivePolicy": json.dumps({"deadLetterTargetArn": "dummy", "maxReceiveCount": 1})}, False,
          "InvalidParameterValue"),
+        ({"RedrivePolicy": json.dumps({"deadLetterTargetArn": ARN, "maxReceiveCount": 1, "x": "\0"})}, False,
+         "InvalidParameterValue"),
+        ({"Policy": '{"a": "\\u0000"}'}, False, "InvalidAttributeValue"),
         ({"RedriveAllowPolicy": '{"redrivePermission":"some"}'}, False, "InvalidParameterValue"),
         ({"RedriveAllowPolicy": '{"redrivePermission":"byQueue"}'}, False, "InvalidParameterValue"),
     ],
@@ -390,3 +395,43 @@ def test_a_malformed_signature_is_a_clear_error(header: str) -> None:
 def test_a_malformed_time_is_a_clear_error() -> None:
     good = _signed(URL)
     assert code(_check, _replaced(good, headers={**good.headers, "x-amz-date": "20260101"})) == "IncompleteSignature"
+
+
+@pytest.mark.parametrize("expires", ["0", "604801", "00604800999", "1" * 40, "-1", "1.5", "\u0661"])
+def test_a_presigned_url_is_good_for_a_week_at_most(expires: str) -> None:
+    pairs = {
+        "X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": "a/20200101/us-east-1/sqs/aws4_request",
+        "X-Amz-Date": "20200101T000000Z", "X-Amz-SignedHeaders": "host", "X-Amz-Signature": "a",
+        "X-Amz-Expires": expires,
+    }  # fmt: skip
+    assert code(signature.signed_by, Request("GET", "/sqs", urlencode(pairs), {}, b"")) == "IncompleteSignature"
+
+
+@pytest.mark.parametrize("time", ["99991231T235959Z", "00010101T000000Z"])
+def test_a_signature_at_the_end_of_time_is_refused(time: str) -> None:
+    authorization = f"AWS4-HMAC-SHA256 Credential=a/{time[:8]}/r/sqs/aws4_request, SignedHeaders=host, Signature=a"
+    request = Request("POST", "/sqs", "", {"authorization": authorization, "x-amz-date": time, "host": "h"}, b"")
+    assert code(_check, request) == "SignatureDoesNotMatch"
+
+
+# ---------------------------------------------------------------- receive
+
+
+def _received(body: str | None, group: str | None = None) -> ReceivedMessage:
+    now = datetime.now(UTC)
+    return ReceivedMessage(uuid4(), body, None, 1, now, now, group, None, None, None, None if body else "no such key")
+
+
+def test_a_message_that_cannot_be_decrypted_keeps_no_other_from_its_consumer() -> None:
+    sealed, good = _received(None), _received("a")
+    assert readable([sealed, good], fifo=False) == [good]
+    assert readable([], fifo=False) == []
+    assert code(readable, [sealed], fifo=False) == "KMS.NotFoundException"
+
+
+@checks("G-SQS-3", level=Level.MODEL)
+def test_no_message_overtakes_one_of_its_group_that_cannot_be_decrypted() -> None:
+    before, sealed, behind, other = [
+        _received(body, group) for body, group in (("a", "g"), (None, "g"), ("b", "g"), ("c", "h"))
+    ]
+    assert readable([before, sealed, behind, other], fifo=True) == [before, other]

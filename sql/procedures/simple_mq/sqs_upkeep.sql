@@ -61,7 +61,7 @@ BEGIN
         SELECT m.message_id, m.message_group FROM simple_mq.messages AS m
         WHERE m.queue_id = v_queue.store_id AND m.message_id < v_before ORDER BY m.message_id LIMIT p_step
     ) AS o;
-    IF v_queue.fifo THEN
+    IF v_queue.fifo AND v_groups IS NOT NULL THEN
         PERFORM simple_mq.lock_groups(array_fill(v_queue.store_id, ARRAY[cardinality(v_groups)]), v_groups);
     ELSE
         v_groups := NULL;
