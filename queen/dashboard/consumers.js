@@ -20,7 +20,7 @@ export class Consumers {
       { name: "Kind", value: (row) => badge(KINDS[row.kind] ?? row.kind) },
       { name: "Address", value: (row) => [row.address || "unknown", h("br"), h("small", {}, label(row))] },
       { name: "Since", value: (row) => ago(row.since) },
-      { name: "In flight", number: true, value: (row) => (row.inFlight === null ? "–" : count(row.inFlight)) },
+      { name: "In flight", number: true, wide: true, value: (row) => (row.inFlight === null ? "–" : count(row.inFlight)) },
     ], { place, limit: LIMIT, refresh, key: (row) => `${row.hostname} ${row.workerId} ${row.address} ${row.since}`, empty: "No long poll waits, and no WebSocket is open" });
     this.element = h("details", { class: "more", open, ontoggle: refresh }, h("summary", {}, "Lag over time, connected consumers"),
       h("div", { class: "filters" }, this.range),
