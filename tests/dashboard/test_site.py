@@ -40,7 +40,7 @@ def test_the_site_is_searched_and_read_without_a_server(browser: Browser, site: 
     expect(page.get_by_text("GET /api/v1/consumer-groups/{consumerGroup}/queues/{queue}/consumers")).to_be_visible()
     for name in ("how-to/go.html", "http/consumer-groups.html", "guarantees.html", "tutorial.html"):
         page.goto((site / name).as_uri())
-        cut = "[...document.querySelectorAll('pre code')].filter(each => each.scrollWidth > each.clientWidth + 1).length"
+        cut = "[...document.querySelectorAll('pre code')].filter(e => e.scrollWidth > e.clientWidth + 1).length"
         assert page.evaluate(cut) == 0, f"lines of code are cut: {name}"
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
     page.close()
