@@ -277,6 +277,8 @@ ALL_ALIKE: Mapping[str, str] = MappingProxyType(
     {
         "queen.queue_stats": _FIGURE,
         "queen.group_stats": _FIGURE + "; a group that does not exist is seen (groups_have_their_cursors)",
+        "queen.group_metrics": _FIGURE,
+        "queen.connected_consumers": _SHORT,
         "queen.queue_metrics": _FIGURE,
         "queen.worker_metrics": _FIGURE,
         "queen.total_metrics": _FIGURE,
