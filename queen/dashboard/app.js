@@ -156,6 +156,6 @@ addEventListener("hashchange", async () => {
   scrollTo(0, 0);
 });
 setInterval(() => {
-  if (live && !busy && !document.hidden && !document.querySelector("dialog[open]")) refresh();
+  if (live && current?.live !== false && !busy && !document.hidden && !document.querySelector("dialog[open]")) refresh();
 }, REFRESH_MS);
 await start();

@@ -148,6 +148,25 @@ def test_a_text_is_searched_for_beyond_the_page(screen: Screen, producer: Produc
     expect(screen.page.get_by_role("row")).to_have_count(26)
 
 
+def test_a_search_is_not_repeated_every_few_seconds(screen: Screen, producer: Producer, queue: str) -> None:
+    producer.push(queue, "hay")
+    asked: list[str] = []
+    screen.page.on("request", lambda sent: asked.append(sent.url) if "/api/v1/messages?" in sent.url else None)
+    screen.page.clock.install()
+    screen.open("messages", title="Messages")
+    before = len(asked)
+    screen.page.clock.run_for(30_000)
+    expect(screen.page.get_by_role("row").first).to_be_visible()
+    assert len(asked) > before
+    screen.page.get_by_label("Payload or id contains").fill("hay")
+    screen.button("Search").click()
+    expect(screen.page.get_by_text("found among")).to_be_visible()
+    before = len(asked)
+    screen.page.clock.run_for(30_000)
+    screen.page.wait_for_load_state("networkidle")
+    assert len(asked) == before
+
+
 def test_a_group_shows_its_lag_over_time_and_who_is_connected(screen: Screen, producer: Producer, queue: str) -> None:
     group = f"mail {queue}"
     producer.push(queue, *range(30))

@@ -61,7 +61,8 @@ export function open(view, { query }, refreshNow) {
     else list.showFound(messages, searched, next);
   }
 
-  return { refresh };
+  // A search reads payloads until it has found a page: not every few seconds.
+  return { refresh, live: !query.get("text") };
 }
 
 // The actions that the user may take; `gone` runs after a deletion, `then` after any other.
