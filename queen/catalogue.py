@@ -12,6 +12,7 @@ from queen.operations import catalogue as queen
 from queen.operations.server import server_of
 from queen.simple_mq.catalogue import SIMPLE_MQ
 from queen.simple_mq.metrics import statistics_of_queues
+from queen.simple_mq.sqs_metrics import statistics_of_sqs
 from queen.sqs.catalogue import SQS
 
 TOPICS: Sequence[Topic] = (*queen.TOPICS, SIMPLE_MQ, SQS)
@@ -25,4 +26,4 @@ def routes(settings: Settings, engine: EngineHandle, sockets: Sockets) -> Sequen
 
 def metrics_of(settings: Settings, engine: EngineHandle) -> MetricsCollector:
     """Collects all metrics of an instance."""
-    return MetricsCollector(engine, settings.telemetry.series_max, [statistics_of_queues])
+    return MetricsCollector(engine, settings.telemetry.series_max, [statistics_of_queues, statistics_of_sqs])

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 from queen.engine.context import Context
 from queen.simple_mq.handlers import announce
 from queen.simple_mq.interface import SimpleMq, Sqs
+from queen.simple_mq.sqs_handlers import announce_dead
 from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsQueue
 
 _MOVES_MAX = 10
@@ -113,6 +114,4 @@ async def move_on(context: Context) -> None:
 
 async def sweep(context: Context) -> None:
     """Does what time has brought about in queues that nobody receives from."""
-    for _, dlq_id, dead in await Sqs.of(context).administration.sweep():
-        if dlq_id is not None and dead:
-            announce(context, dlq_id, dead)
+    announce_dead(context, await Sqs.of(context).administration.sweep())

@@ -11,7 +11,8 @@ from queen.engine.fetch_result import FetchResult
 from queen.security.keyring import Keyring
 from queen.security.messages import open_payload
 from queen.simple_mq.handlers import announce
-from queen.simple_mq.interface import Sqs
+from queen.simple_mq.interface import SimpleMq, Sqs
+from queen.simple_mq.sqs_metrics import DEAD, DELETED, EMPTY, RECEIVED, SENT
 from queen.simple_mq.sqs_requests import (
     ChangeVisibility,
     DeleteMessages,
@@ -68,6 +69,7 @@ async def _send(context: Context, requests: Sequence[SendMessages], keys: Keyrin
     for queue, messages in stored.items():
         if messages:
             context.counters.messages += messages
+            SimpleMq.of(context).outcomes.add(queue, SENT, "", messages)
             announce(context, queue, messages)
     return answers
 
@@ -117,13 +119,19 @@ async def receive(context: Context, requests: Sequence[ReceiveMessages]) -> list
         [request.in_flight_max for request in requests],
     )
     stored, queues = await context.with_retries(lambda _again: Sqs.of(context).database.receive(columns))
-    for of_queue in queues.values():
-        if of_queue.dead and of_queue.dlq_id is not None:
-            announce(context, of_queue.dlq_id, of_queue.dead)
+    announce_dead(context, [(queue, of_queue.dlq_id, of_queue.dead) for queue, of_queue in queues.items()])
     return [
         _outcome(context, messages, queues[request.queue_id])
         for request, messages in zip(requests, stored, strict=True)
     ]
+
+
+def announce_dead(context: Context, routed: Iterable[tuple[UUID, UUID | None, int]]) -> None:
+    """Counts dead letters, and notifies long polls; by source: the dead-letter queue, and how many went there."""
+    for queue, dlq_id, dead in routed:
+        if dlq_id is not None and dead:
+            SimpleMq.of(context).outcomes.add(queue, DEAD, "", dead)
+            announce(context, dlq_id, dead)
 
 
 def _outcome(context: Context, messages: Sequence[StoredMessage], of_queue: OfQueue) -> Outcome:
@@ -152,9 +160,14 @@ def _opened(context: Context, message: StoredMessage) -> ReceivedMessage:
     )  # fmt: skip
 
 
-def count_received(context: Context, _request: ReceiveMessages, received: SqsReceived) -> None:
+def count_received(context: Context, request: ReceiveMessages, received: SqsReceived) -> None:
     """Counts the answer to a receive."""
-    context.counters.messages += len(received.messages)
+    number, outcomes = len(received.messages), SimpleMq.of(context).outcomes
+    context.counters.messages += number
+    if number:
+        outcomes.add(request.queue_id, RECEIVED, "", number)
+    elif received.outcome == "ok":
+        outcomes.add(request.queue_id, EMPTY, "")
 
 
 async def give_back(context: Context, request: ReceiveMessages, received: SqsReceived) -> None:
@@ -177,6 +190,9 @@ async def delete(context: Context, requests: Sequence[DeleteMessages]) -> list[S
     messages, counts = zip(*[each for request in requests for each in request.messages], strict=True)
     found, lost = await context.tried(lambda _again: Sqs.of(context).database.delete(queues, messages, counts))
     _announce_each(context, [queue for queue, (_, freed) in zip(queues, found, strict=True) if freed])
+    deleted = Counter([queue for queue, (outcome, _) in zip(queues, found, strict=True) if outcome == "deleted"])
+    for queue, number in deleted.items():
+        SimpleMq.of(context).outcomes.add(queue, DELETED, "", number)
     return _shared_out(requests, ["deleted" if lost and outcome == "missing" else outcome for outcome, _ in found])
 
 

@@ -121,6 +121,22 @@ class ReceiveMessages(Struct, frozen=True):
         return True
 
 
+class SqsStatistics(Struct, frozen=True):
+    """Statistics of a queue.
+
+    Attributes:
+        oldest_age_s: the age of its oldest message, in any state; 0 if it has none.
+        counts: how often something has happened to its messages, by the operation of the counter.
+    """
+
+    name: str
+    visible: int
+    in_flight: int
+    delayed: int
+    oldest_age_s: float
+    counts: Mapping[str, int]
+
+
 class ReceivedMessage(Struct, frozen=True):
     """A received message.
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from queen.postgres.pool import Pool
-from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsQueue
+from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsQueue, SqsStatistics
 
 _SWEPT_QUEUES_MAX = 200
 #: Maximum of messages of one step of a removal or a move.
@@ -45,6 +45,9 @@ _LIST_MOVES = (
 )
 _CANCEL_MOVE = "SELECT * FROM simple_mq.sqs_cancel_move_v1($1)"
 _MOVE = "SELECT * FROM simple_mq.sqs_move_v1($1)"
+_GAUGES = "SELECT * FROM simple_mq.sqs_gauges_v1($1)"
+_COUNT = "SELECT count(*) AS queues FROM simple_mq.sqs_queues"
+_OUTCOMES = "SELECT queue_id, operation, total FROM simple_mq.outcomes WHERE queue_id = ANY($1) ORDER BY 1, 2"
 _SWEEP = "SELECT * FROM simple_mq.sqs_sweep_v1($1)"
 _EXPIRE = "SELECT simple_mq.sqs_expire_v1($1, $2) AS removed"
 _FORGET = "SELECT simple_mq.sqs_forget_v1($1, $2) AS removed"
@@ -199,6 +202,18 @@ class SqsAdministrationStore:
         """How many messages a queue has; ``None`` if there is no such queue."""
         rows = await self._pool.fetch(_FIGURES, queue)
         return SqsFigures(*rows[0]) if rows else None
+
+    async def statistics(self, queues_max: int) -> tuple[int, list[SqsStatistics]]:
+        """The number of queues, and the statistics of at most so many of them, by name."""
+        [row] = await self._pool.fetch(_COUNT)
+        found = {row["queue_id"]: row for row in await self._pool.fetch(_GAUGES, queues_max)}
+        counts: dict[UUID, dict[str, int]] = {queue: {} for queue in found}
+        for queue, operation, total in await self._pool.fetch(_OUTCOMES, list(found)):
+            counts[queue][operation] = total
+        return row["queues"], [
+            SqsStatistics(name, visible, in_flight, delayed, age, counts[queue])
+            for queue, name, visible, in_flight, delayed, age in found.values()
+        ]
 
     async def delete_queue(self, queue: UUID) -> bool:
         """Deletes a queue and its messages; whether there was one."""

@@ -15,6 +15,7 @@ import pytest
 
 from spec.guarantees import Level, checks
 from tests.support.processes import Server, wait_until
+from tests.support.scraping import samples_of
 from tests.support.sqs_clients import Queues, ask, bodies, endpoint, figures, queues_of, receive, refused, sqs_client
 
 ATTRIBUTES = {
@@ -351,6 +352,33 @@ def test_redrive_policies_are_checked(sqs: Any, make: Queues) -> None:
         found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])
         shown = found.get("Attributes", {}).get("RedrivePolicy", "")
         assert json.loads(shown or "{}") == ({**json.loads(value), "maxReceiveCount": 3} if value else {})
+
+
+def test_metrics_are_those_of_cloudwatch(sqs: Any, make: Queues, http: httpx.Client) -> None:
+    url, empty = make(), make()
+    for body in "abcd":
+        sqs.send_message(QueueUrl=url, MessageBody=body, DelaySeconds=900 if body == "d" else 0)
+    [first, _, _] = receive(sqs, url)
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=first["ReceiptHandle"])
+    assert receive(sqs, empty) == []
+
+    def metrics(url: str) -> dict[str, float]:
+        samples = samples_of(http.get("/metrics/prometheus").text)
+        found = {(name.removeprefix("queen_sqs_"), *labels): number for (name, labels), number in samples.items()}
+        queue = ("queue", url.rpartition("/")[2])
+        return {
+            " ".join([name, *[value for key, value in labels if key == "state"]]): number
+            for (name, *labels), number in found.items() if queue in labels
+        }  # fmt: skip
+
+    wanted = {
+        "messages visible": 0, "messages in_flight": 2, "messages delayed": 1, "sent_total": 4, "received_total": 3,
+        "deleted_total": 1,
+    }  # fmt: skip
+    wait_until(lambda: wanted.items() <= metrics(url).items(), "the counters")
+    assert 0 < metrics(url)["oldest_message_age_seconds"] < 600
+    wait_until(lambda: metrics(empty).get("empty_receives_total") == 1, "the empty receive")
+    assert metrics(empty)["oldest_message_age_seconds"] == 0
 
 
 # ---------------------------------------------------------------- queues

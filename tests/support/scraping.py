@@ -15,9 +15,14 @@ async def scrape(http: httpx.AsyncClient) -> Samples:
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert response.headers["cache-control"] == "no-cache"
+    return samples_of(response.text)
+
+
+def samples_of(text: str) -> Samples:
+    """The samples of a page."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(response.text)
+        for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 

@@ -138,6 +138,10 @@ async def figures(w: World, q: Queues) -> None:
     assert await administration(w).figures(q.ids[0])
 
 
+async def gauges(w: World, _q: Queues) -> None:
+    await administration(w).statistics(10)
+
+
 async def purge(w: World, q: Queues) -> None:
     assert await administration(w).purge_queue(q.ids[0], uuid4()) == "purged"
 
@@ -199,6 +203,7 @@ MESSAGES = Shape("messages of a queue of SQS", full, 300, (
     stored("send one", send_one),
     stored("receive ten", receive_ten),
     stored("figures", figures),
+    stored("metrics", gauges),
     stored("purge", purge),
     stored("delete the queue", delete_queue),
     stored("a step that moves ten", move_ten),
