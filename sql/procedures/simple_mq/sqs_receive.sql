@@ -34,7 +34,7 @@ DECLARE
     v_messages bigint[] := '{}';
     v_in_flight bigint[] := '{}';
     v_delayed bigint[] := '{}';
-    v_free bool := true;          -- no lock of a group is held
+    v_free bool := true;          -- no lock of a group or a message is held: deletes take those of groups first
 BEGIN
     -- In a class of their own: only receives wait for them, so whoever holds one may still wait for a group.
     PERFORM pg_advisory_xact_lock(7564658, a.slot) FROM (
@@ -81,7 +81,7 @@ BEGIN
                     m.first_received_at, m.message_group, m.deduplication_id, m.source_id, v_queue.fifo
                 FROM (SELECT (v_served.message).*) AS m;
             END LOOP;
-            v_free := v_free AND NOT v_queue.fifo;
+            v_free := v_free AND NOT v_queue.fifo AND v_taken + v_routed.ended + v_routed.begun = 0;
             v_store := v_store || v_queue.store_id || v_routed.dlq_store;
             v_messages := v_messages || -v_routed.dead::bigint || v_routed.dead::bigint;
             v_in_flight := v_in_flight || v_taken - v_routed.ended || 0::bigint;
