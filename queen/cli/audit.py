@@ -22,7 +22,7 @@ from queen.cli.client.reach import chosen
 from queen.cli.client.showing import document
 from queen.cli.ending import interruptible
 from queen.cli.errors import ExitCode, FailedError, UsageError
-from queen.cli.interface import Interface
+from queen.cli.interface import Audited
 from queen.cli.output import Json, ReaderLeft, can_be_written, conclude, err, out
 from queen.cli.progress import told
 from queen.core.errors import QueenError
@@ -88,7 +88,7 @@ def judge(
             help="Folder with an archive of the log (queen audit archive).", show_default=False, callback=_folder
         ),
     ] = None,
-    interface: Annotated[Interface, typer.Option(help="Interface of the audited run.")] = Interface.queen,
+    interface: Annotated[Audited, typer.Option(help="Interface of the audited run.")] = Audited.queen,
     master: Master = "local[*]",
     guarantee: Annotated[
         list[str] | None,
@@ -118,7 +118,7 @@ def judge(
         raise UsageError(
             "nothing to audit: give --dsn, --journal, or both; --archive may be added to --dsn or replace it"
         )
-    if archive and interface is not Interface.queen:
+    if archive and interface is not Audited.queen:
         raise UsageError("an archive holds the log of Queen's interface: omit --archive or --interface")
     can_be_written(report=report)
     with explained(), interruptible():

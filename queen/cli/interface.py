@@ -3,8 +3,16 @@
 from enum import StrEnum
 
 
-class Interface(StrEnum):
-    """Queen's, or simple-mq's."""
+class Audited(StrEnum):
+    """Those whose journals and tables are audited."""
 
     queen = "queen"
     simple_mq = "simple-mq"
+
+
+class Interface(StrEnum):
+    """Queen's, simple-mq's, or SQS's."""
+
+    queen = "queen"
+    simple_mq = "simple-mq"
+    sqs = "sqs"

@@ -19,11 +19,12 @@ from queen.cli.output import Json, can_be_written, conclude, out
 from queen.cli.progress import bar as progress_bar
 from spec.conformance import Report, UnreachableError, as_html, as_json, as_junit, as_table, file_name, run
 from spec.conformance.simple_mq import run as run_simple_mq
+from spec.conformance.sqs import run as run_sqs
 
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow", "skipped": "dim"}
 
 
-_RUNS = {Interface.queen: run, Interface.simple_mq: run_simple_mq}
+_RUNS = {Interface.queen: run, Interface.simple_mq: run_simple_mq, Interface.sqs: run_sqs}
 
 
 class ProfileName(StrEnum):
@@ -36,7 +37,10 @@ class ProfileName(StrEnum):
 def verify(
     url: Annotated[
         str | None,
-        typer.Argument(help="URL of the server, such as http://127.0.0.1:6632.", show_default="that of the context"),
+        typer.Argument(
+            help="URL of the server, such as http://127.0.0.1:6632; of SQS the endpoint.",
+            show_default="that of the context",
+        ),
     ] = None,
     interface: Annotated[Interface, typer.Option(help="Interface to check.")] = Interface.queen,
     token: Token = None,

@@ -189,10 +189,11 @@ async def delete(context: Context, requests: Sequence[DeleteMessages]) -> list[S
     queues = [request.queue for request in requests for _ in request.messages]
     messages, counts = zip(*[each for request in requests for each in request.messages], strict=True)
     found, lost = await context.tried(lambda _again: Sqs.of(context).database.delete(queues, messages, counts))
-    _announce_each(context, [queue for queue, (_, freed) in zip(queues, found, strict=True) if freed])
-    deleted = Counter([queue for queue, (outcome, _) in zip(queues, found, strict=True) if outcome == "deleted"])
-    for queue, number in deleted.items():
-        SimpleMq.of(context).outcomes.add(queue, DELETED, "", number)
+    for queue, (outcome, freed) in zip(queues, found, strict=True):
+        if outcome == "deleted":
+            SimpleMq.of(context).outcomes.add(queue, DELETED, "")
+        if freed:
+            announce(context, queue, 1)
     return _shared_out(requests, ["deleted" if lost and outcome == "missing" else outcome for outcome, _ in found])
 
 

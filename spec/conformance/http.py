@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 _HEAD_BYTES_MAX = 65_536
 _BODY_BYTES_MAX = 64 * 1024 * 1024
+_JSON: Mapping[str, str] = MappingProxyType({"Content-Type": "application/json"})
 
 
 class NoAnswerError(Exception):
@@ -81,16 +84,30 @@ class Server:
     @property
     def url(self) -> str:
         """Its address, without the token."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http{'s' if self.tls else ''}://{host}:{self.port}{self.path}"
+        return f"http{'s' if self.tls else ''}://{self.authority}{self.path}"
 
-    async def request(self, method: str, path: str, body: bytes | None = None, *, timeout_s: float) -> Answer:
+    @property
+    def authority(self) -> str:
+        """Its name, as requests have it in `Host`."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        timeout_s: float,
+        headers: Mapping[str, str] = _JSON,
+    ) -> Answer:
         """The answer to one request; one that may make something goes on when its sender is cancelled.
+
+        `headers` are those of a request with a body.
 
         Raises:
             NoAnswerError: there was none within the time, or none in HTTP.
         """
-        exchange = asyncio.create_task(self._exchange(method, path, body))
+        exchange = asyncio.create_task(self._exchange(self._head(method, path, body, headers), body or b""))
         self._unanswered.add(exchange)
         exchange.add_done_callback(self._unanswered.discard)
         try:
@@ -125,24 +142,24 @@ class Server:
         context = ssl.create_default_context() if self.tls else None
         return await asyncio.open_connection(self.host, self.port, ssl=context, limit=_HEAD_BYTES_MAX)
 
-    async def _exchange(self, method: str, path: str, body: bytes | None) -> Answer:
+    async def _exchange(self, head: bytes, body: bytes) -> Answer:
         reader, writer = await self._open()
         try:
-            writer.write(self._head(method, path, body) + (body or b""))
+            writer.write(head + body)
             await writer.drain()
             return await _read_answer(reader)
         finally:
             writer.transport.abort()
 
-    def _head(self, method: str, path: str, body: bytes | None) -> bytes:
+    def _head(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> bytes:
         lines = [
             f"{method} {self.path}{path} HTTP/1.1",
-            f"Host: [{self.host}]:{self.port}" if ":" in self.host else f"Host: {self.host}:{self.port}",
+            f"Host: {self.authority}",
             "Accept: application/json",
             "Connection: close",
         ]
         if body is not None:
-            lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+            lines += [*(f"{name}: {value}" for name, value in headers.items()), f"Content-Length: {len(body)}"]
         if self.token:
             lines.append(f"Authorization: Bearer {self.token}")
         return "\r\n".join([*lines, "", ""]).encode()

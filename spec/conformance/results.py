@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
@@ -34,6 +35,18 @@ def failed(problem: Exception) -> Result:
     if isinstance(problem, NotCarriedOutError | NoAnswerError | BadAnswerError):
         return "unknown", str(problem)
     return "unknown", f"the check crashed: {problem!r}"
+
+
+async def outcome_of(work: Awaitable[None], limit_s: float) -> Result:
+    """What follows from a scenario or workload, which ends after a time."""
+    try:
+        async with asyncio.timeout(limit_s):
+            await work
+    except TimeoutError:
+        return "unknown", f"not finished within {limit_s:g} s"
+    except Exception as problem:  # no exception that a broken server causes may stop the run
+        return failed(problem)
+    return "valid", ""
 
 
 def judged(checker: Callable[[H], Iterator[Violation | None]], history: H) -> tuple[Result, str]:

@@ -13,7 +13,7 @@ from ...guarantees import GUARANTEES, REGISTRY, Check
 from ...simple_mq_history import SimpleMqHistory
 from ..program import calls_about, script
 from ..report import Report, Row
-from ..results import Result, failed, judged, rows_of
+from ..results import judged, outcome_of, rows_of
 from ..session import Progress, Session, seed_or_new, server_at
 from .client import Client
 from .scenarios import Scenario, all_scenarios
@@ -67,7 +67,7 @@ class _Run(Session[Scenario, checkers.SimpleMqChecker]):
         async with limit:
             client = Client(self.server, self.statuses, trace=[])
             self.clients.append(client)
-            result = await _result(scenario(client), _SCENARIO_S)
+            result = await outcome_of(scenario(client), _SCENARIO_S)
         self.step(check)
         evidence = self._script(check, client, result[1]) if result[0] == "invalid" else ""
         return rows_of(check, (result[0], result[1] or "; ".join(client.notes)), evidence)
@@ -84,7 +84,7 @@ class _Run(Session[Scenario, checkers.SimpleMqChecker]):
         async def work() -> None:
             history.append(await workload.run())
 
-        result = await _result(work(), _WORKLOAD_S)
+        result = await outcome_of(work(), _WORKLOAD_S)
         rows = []
         for check, checker in self.checkers:
             evidence = ""
@@ -105,17 +105,6 @@ class _Run(Session[Scenario, checkers.SimpleMqChecker]):
                     await asyncio.gather(*map(client.delete, made), return_exceptions=True)
         except TimeoutError:
             return
-
-
-async def _result(work: object, limit_s: float) -> Result:
-    try:
-        async with asyncio.timeout(limit_s):
-            await work  # type: ignore[misc]
-    except TimeoutError:
-        return "unknown", f"not finished within {limit_s:g} s"
-    except Exception as problem:  # no exception that a broken server causes may stop the run
-        return failed(problem)
-    return "valid", ""
 
 
 def _checkers() -> list[tuple[Check, checkers.SimpleMqChecker]]:
