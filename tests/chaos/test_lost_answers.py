@@ -28,7 +28,12 @@ _WAITS_FOR_LOCK = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
 async def lossy(
     **environment: str,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Proxy, "asyncpg.Connection[asyncpg.Record]"]]:
-    """A client of a server, the proxy between that and its PostgreSQL, and a connection that does not go through it."""
+    """A client of a server, the proxy between that and its PostgreSQL, and a connection that does not go through it.
+
+    The server has one connection for messages: on another one, a statement might not be prepared yet, and its
+    preparation needs an answer.
+    """
+    environment = {"SIDECAR_POOL_SIZE": "1", **environment}
     with open_folder() as folder, fragile_postgres(folder) as postgres:
         socket = postgres.dsn.split("host=")[1].replace("%2F", "/")
 
