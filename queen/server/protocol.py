@@ -269,6 +269,8 @@ class OneWriteProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as found:
                 if not self._declined:
+                    if not self._should_upgrade():
+                        return True
                     self.handle_websocket_upgrade()
                     return False
                 data = self._head_without_upgrade() + data[found.args[0] :]
@@ -298,7 +300,8 @@ class OneWriteProtocol(HttpToolsProtocol):
         Raises:
             _RefusedError: it is refused; stops the parser.
         """
-        if self.parser.should_upgrade() and not self._should_upgrade():
+        # A CONNECT is one whatever its headers are: it is answered like any method that there is not.
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT" and not self._should_upgrade():
             self._declined = True
             return
         shared, bounds = self._shared, self._bounds

@@ -141,6 +141,13 @@ def test_a_request_that_asks_for_http_2_is_answered_whole(server: Server, cut: i
         assert rest.count(b'"queued"') == 1
 
 
+@pytest.mark.parametrize("more", ["", "Connection: Upgrade\r\nUpgrade: h2c\r\n", "Upgrade: websocket\r\n"])
+def test_a_tunnel_is_refused(server: Server, more: str) -> None:
+    with witnessed(server), connect(server) as client:
+        client.sendall(f"CONNECT example.org:443 HTTP/1.1\r\nHost: queen\r\n{more}\r\n".encode())
+        assert 400 <= answer_of(client).status < 500
+
+
 def test_a_bad_head_behind_a_good_request_does_not_take_its_answer(server: Server) -> None:
     with connect(server) as client:
         client.sendall(
