@@ -99,14 +99,19 @@ def _spooled(failover: Failover, pushes: Sequence[Push]) -> Sequence[bool]:
     """Which of these go to the spool: all of them, or those to held-back partitions; nothing if none does."""
     if failover.unavailable or failover.spooling:
         return [True] * len(pushes)
+    return _to_held(failover, pushes)
+
+
+def _to_held(failover: Failover, pushes: Sequence[Push]) -> Sequence[bool]:
+    """Which of these push to a held-back partition; nothing if there is none. Read ``spooling`` before."""
     held = failover.held_back
     return [not held.keys().isdisjoint(partitions_of([push])) for push in pushes] if held else ()
 
 
 def _behind_held(failover: Failover, pushes: Sequence[Push]) -> Sequence[bool]:
     """Which of these push to a held-back partition; none while all pushes are spooled."""
-    spooled = _spooled(failover, pushes)
-    return [False] * len(pushes) if all(spooled) else spooled
+    spools = failover.unavailable or failover.spooling
+    return (() if spools else _to_held(failover, pushes)) or [False] * len(pushes)
 
 
 async def pop_unless_paused(context: Context, pops: Sequence[Pop]) -> Sequence[Any]:
