@@ -93,7 +93,7 @@ async def test_every_route_answers_the_levels_that_it_is_for_and_no_others(
             assert "Insufficient permissions" not in response.text, place
         else:
             assert response.status_code == 403, place
-            assert response.json()["error"] == "Insufficient permissions"
+            assert "Insufficient permissions" in response.text, place
 
 
 @checks("G-SEC-1", "G-SEC-2", level=Level.LIVE)

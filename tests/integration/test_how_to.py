@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from queen.worker import Client, run
+from tests.support import django_database
 from tests.support.api import Api
 from tests.support.client_commands import Client as Commands
 from tests.support.clock import eventually
@@ -189,13 +190,7 @@ async def test_fastapi_and_django(
 
 
 def _order_with_django(dsn: str, program: str) -> None:
-    conninfo = import_module("psycopg.conninfo").conninfo_to_dict(dsn)
-    place = {key.upper(): conninfo[key] for key in ("host", "port", "user", "password") if key in conninfo}
-    settings = import_module("django.conf").settings
-    if not settings.configured:
-        database = {"ENGINE": "django.db.backends.postgresql", "NAME": conninfo["dbname"], **place}
-        settings.configure(DATABASES={"default": database})
-        import_module("django").setup()
+    django_database.use(dsn)
     names: dict[str, Any] = {}
     exec(program, names)
     names["order"](8)

@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 
+from tests.support import django_database
 from tests.support.api import Api
 from tests.support.guides import code
 from tests.support.processes import Server
@@ -29,16 +30,6 @@ def _with_sqlalchemy(dsn: str, program: Callable[[Any], None]) -> None:
     engine.dispose()
 
 
-def _with_django(dsn: str) -> None:
-    """Before its code is read."""
-    conninfo = import_module("psycopg.conninfo").conninfo_to_dict(dsn)
-    options = {key: conninfo[key] for key in ("host", "port", "user", "password") if key in conninfo}
-    place = {key.upper(): value for key, value in options.items()}
-    database = {"ENGINE": "django.db.backends.postgresql", "NAME": conninfo["dbname"], **place}
-    import_module("django.conf").settings.configure(DATABASES={"default": database})
-    import_module("django").setup()
-
-
 def _run(dsn: str, names: dict[str, Any]) -> None:
     _with_psycopg(dsn, names["order_milk"])
     _with_sqlalchemy(dsn, names["order_rice"])
@@ -48,7 +39,7 @@ def _run(dsn: str, names: dict[str, Any]) -> None:
 
 async def test_the_guide_works(server: Server, api: Api, database: "asyncpg.Connection[Any]") -> None:
     await api.configure("orders")
-    _with_django(server.dsn)
+    django_database.use(server.dsn)
     names: dict[str, Any] = {}
     try:
         for script in code(PAGE, "sql"):

@@ -19,9 +19,10 @@ SECRETS = {
     "QUEEN_ENCRYPTION_OLD_KEYS": "6f" * 32,
     "QUEEN_SYNC_SECRET": "the-secret-of-the-instances",
     "JWT_SECRET": "the-secret-that-signs-every-token",
+    "QUEEN_SQS_KEYS": "a-key:the-secret-of-a-key:admin",
 }
 #: What must stand nowhere: the password also as it is meant.
-HIDDEN = ("the-pass", *SECRETS.values())
+HIDDEN = ("the-pass", "the-secret-of-a-key", *SECRETS.values())
 
 
 def test_every_secret_setting_is_tried_here() -> None:
