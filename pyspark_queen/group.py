@@ -143,7 +143,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def reportLatestOffset(self) -> Ends | None:  # noqa: N802
-        """Nobody knows it."""
+        """None: it is not known."""
         return None
 
     def latestOffset(self, start: Ends | None = None, limit: object = None) -> Ends:  # noqa: ARG002, N802

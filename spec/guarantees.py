@@ -1109,7 +1109,7 @@ _CATALOGUE: Collection[Guarantee] = (
         "Retention",
         "A message is removed when it is older than the retention of its queue, and not before, counted from its first "
         "sending.",
-        "What nobody receives must not fill the disk; what somebody will receive must be there.",
+        "Messages that are never received must not fill the disk; those that will be received must be there.",
     ),
     _safety(
         "G-SQS-10",

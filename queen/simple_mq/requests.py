@@ -91,12 +91,10 @@ class Enqueued(Struct, frozen=True):
     message_ids: Sequence[UUID]
 
 
-class Dequeue(Struct, frozen=True):
-    """A poll of one queue for at most ``limit`` messages; ``wait_ms``: how long to wait for one, 0 answers at once."""
+class PollOfQueue(Struct, frozen=True):
+    """A request for messages of one queue, which may wait (``queen.engine.waiters.Poll``)."""
 
     queue_id: UUID
-    limit: int = 1
-    wait_ms: int = 0
 
     @property
     def queue(self) -> str:
@@ -122,6 +120,13 @@ class Dequeue(Struct, frozen=True):
     def returnable(self) -> bool:
         """Whether its messages can be released if the client does not take them."""
         return True
+
+
+class Dequeue(PollOfQueue, frozen=True):
+    """A poll of one queue for at most ``limit`` messages; ``wait_ms``: how long to wait for one, 0 answers at once."""
+
+    limit: int = 1
+    wait_ms: int = 0
 
 
 class Dequeued(Struct, frozen=True):

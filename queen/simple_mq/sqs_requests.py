@@ -1,12 +1,12 @@
 """Queues and messages of SQS as the engine sees them, free of HTTP and SQL."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from msgspec import Struct
 
-from queen.engine.ports import SIMPLE_MQ_GROUP
+from queen.simple_mq.requests import PollOfQueue
 
 RECEIVE_MESSAGES_MAX = 10
 VISIBILITY_SECONDS_MAX = 43_200
@@ -77,48 +77,22 @@ class SentAll(Struct, frozen=True):
     messages: Sequence[Sent] = ()
 
 
-class ReceiveMessages(Struct, frozen=True):
+class ReceiveMessages(PollOfQueue, frozen=True):
     """A receive from one queue.
 
     Attributes:
+        in_flight_max: maximum of messages of the queue in flight.
         limit: maximum of messages.
         visibility_s: how long they stay hidden; ``None``: the queue's visibility timeout.
         wait_ms: how long to wait for a message; 0 answers at once.
         attempt_id: in a FIFO queue, repeats the messages of an earlier receive with the same id.
-        in_flight_max: maximum of messages of the queue in flight.
     """
 
-    queue_id: UUID
     in_flight_max: int
     limit: int = 1
     visibility_s: int | None = None
     wait_ms: int = 0
     attempt_id: str | None = None
-
-    @property
-    def queue(self) -> str:
-        """The name of the queue in notifications."""
-        return str(self.queue_id)
-
-    @property
-    def group(self) -> str:
-        """The consumer group of all receives, in notifications."""
-        return SIMPLE_MQ_GROUP
-
-    @property
-    def wait_key(self) -> Hashable:
-        """What it receives from: two receives with an equal value compete for the same messages."""
-        return (self.queue, self.group)
-
-    @property
-    def takes(self) -> int:
-        """None: pushes belong to the other interface."""
-        return 0
-
-    @property
-    def returnable(self) -> bool:
-        """Whether its messages can be released if the client does not take them."""
-        return True
 
 
 class SqsStatistics(Struct, frozen=True):

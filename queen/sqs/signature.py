@@ -1,4 +1,4 @@
-"""Signatures of AWS, version 4: who has signed a request.
+"""Signatures of AWS, version 4: which key has signed a request.
 
 The canonical form of a request is botocore's own; the signature in the header and the one in the query are checked.
 """
