@@ -145,7 +145,7 @@ def test_a_counters_hands_over_each_request_once() -> None:
 
 def _described() -> set[str]:
     """The metrics in the tables of the documentation."""
-    page = (ROOT / "docs" / "metrics.md").read_text()
+    page = "".join((ROOT / "docs" / name).read_text() for name in ("metrics.md", "sqs.md"))
     return {name for row in re.findall(r"^\|(.+?)\|", page, re.MULTILINE) for name in re.findall(r"`(queen_\w+)`", row)}
 
 
