@@ -135,6 +135,11 @@ class _Commands(TyperGroup):
             code = _usage(problem)
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
+        except SystemExit as problem:
+            # typer prints help with a console of its own, which fails when its reader has left.
+            if not isinstance(problem.__context__, BrokenPipeError):
+                raise
+            code = ExitCode.OK
         except OSError as problem:
             if problem.errno not in _FULL:
                 raise
