@@ -63,6 +63,14 @@ COMMANDS: dict[str, Sequence[Command]] = {
             "queen.cli.client.queues:queues",
             "Queues: list, show, create, configure, delete, pause, resume.",
         ),
+        Command(
+            "sqs",
+            "queen.cli.client.sqs.queues:queues",
+            "Queues of SQS: list, show, create, configure, delete, purge; send, peek, receive, ack.",
+        ),
+        Command(
+            "redrives", "queen.cli.client.sqs.redrives:redrives", "Moves of dead letters of SQS: list, start, cancel."
+        ),
         Command("messages", "queen.cli.client.messages:messages", "Single messages: show, delete."),
         Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
         Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, pause, resume, delete."),
