@@ -8,6 +8,7 @@ A send whose outcome is unknown is not spooled: the client gets an error and rep
 
 from collections.abc import Sequence
 from datetime import datetime
+from math import inf
 from uuid import UUID, uuid4
 
 import msgspec
@@ -25,6 +26,9 @@ from queen.spool.held import Partition
 
 #: The kind of these requests in the spool.
 KIND = "sqs"
+_QUEUES = f"{KIND}:"
+#: Four runs of the job that forgets; and how long instances have for their spools after an outage.
+_GAP_S, _CALM_S = 60.0, 600.0
 
 
 class SpooledMessage(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -76,7 +80,7 @@ def _spooled(failover: Failover, requests: Sequence[SendMessages]) -> list[bool]
 
 
 def _partition(request: SendMessages) -> Partition:
-    return f"{KIND}:{request.name}", str(request.queue)
+    return _QUEUES + request.name, str(request.queue)
 
 
 async def _send_separately(
@@ -129,6 +133,35 @@ def spooled(context: Context, request: SendMessages) -> SpooledBatch:
         )
     ids = [str(uuid4()) for _ in lines]
     return SpooledBatch(*_partition(request), b",".join(lines), packed([len(line) + 1 for line in lines]), ids, KIND)
+
+
+class Calm:
+    """Whether deduplication ids may be forgotten, as the job that does so knows it.
+
+    Spools may hold sends from the time of an id, and compare them with it when they are stored. So the job waits until
+    it has run for a while without a gap, as an outage makes it, and without a spool on this machine.
+
+    Args:
+        failover: the spool of the instance, if there is one.
+    """
+
+    def __init__(self, failover: Failover | None) -> None:
+        self._failover = failover
+        self._since = self._last = -inf
+
+    def lasts(self, now: float) -> bool:
+        """Whether there has been calm for long enough; to be called at each run, with the time in seconds."""
+        if now - self._last > _GAP_S or self._spools:
+            self._since = now
+        self._last = now
+        return now - self._since >= _CALM_S
+
+    @property
+    def _spools(self) -> bool:
+        failover = self._failover
+        return failover is not None and (
+            failover.spooling or any(queue.startswith(_QUEUES) for queue, _ in failover.held_back)
+        )
 
 
 class SpooledSends:

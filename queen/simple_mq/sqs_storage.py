@@ -291,9 +291,9 @@ class SqsAdministrationStore:
         """Queues in which time has brought something about: each with dead-letter queue, and how many went there."""
         return [tuple(row) for row in await self._pool.fetch(_SWEEP, _SWEPT_QUEUES_MAX)]
 
-    async def tidy(self, not_after: datetime | None = None) -> None:
-        """Removes old messages, deduplication ids and attempts; ``not_after`` bounds PostgreSQL's clock."""
-        for statement in (_EXPIRE, _FORGET):
+    async def tidy(self, not_after: datetime | None = None, *, forgets: bool = True) -> None:
+        """Removes old messages, deduplication ids and attempts (if it ``forgets``); ``not_after`` bounds the clock."""
+        for statement in (_EXPIRE, _FORGET) if forgets else (_EXPIRE,):
             while (await self._pool.fetch(statement, not_after, _STEP))[0]["removed"]:
                 pass
 

@@ -46,7 +46,7 @@ class UsedQueues:
             if size != self._read:
                 self._all = _decoded(spool.sqs_queues())
                 self._read = size
-        return self._all.get(name) or self._mine.get(name)
+        return self._all.get(name, self._mine.get(name))
 
 
 def _decoded(content: bytes) -> dict[str, SqsQueue | None]:
