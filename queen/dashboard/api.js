@@ -16,11 +16,21 @@ export class ApiError extends Error {
 // Calls an operation of operations.js. Parameters named in its path go there, all others into the query, a list as one
 // parameter per element. A body that is a string is already JSON.
 export async function call(operation, parameters = {}, body = undefined) {
+  return (await ask(operation, parameters, body)).answer;
+}
+
+// The same for a list that is an array: its elements, and how many there are.
+export async function callList(operation, parameters) {
+  const { answer, response } = await ask(operation, parameters);
+  return [answer, Number(response.headers.get("X-Total-Count"))];
+}
+
+async function ask(operation, parameters, body) {
   const token = session.token;
   const response = await send(operation, parameters, body);
   const text = await response.text();
   const answer = isJson(response) ? parse(text) : text;
-  if (response.ok) return answer;
+  if (response.ok) return { answer, response };
   if (response.status === 401 && token === session.token) session.end(answer.error || "Please sign in again");
   throw new ApiError(response.status, answer || {});
 }

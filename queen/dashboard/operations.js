@@ -31,6 +31,7 @@ export const operations = {
   replayDeadLetter: operation("POST", "/api/v1/dlq/{deadLetterId}/replay", "read-write"),
   replayDeadLetters: operation("POST", "/api/v1/dlq/replay", "read-write"),
   listConsumerGroups: operation("GET", "/api/v1/consumer-groups", "read-only"),
+  listQueuesOfGroup: operation("GET", "/api/v1/consumer-groups/{consumerGroup}/queues", "read-only"),
   getConsumerGroup: operation("GET", "/api/v1/consumer-groups/{consumerGroup}", "read-only"),
   deleteConsumerGroupOfQueue: operation("DELETE", "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}", "admin"),
   previewSeek: operation("GET", "/api/v1/consumer-groups/{consumerGroup}/queues/{queue}/seek", "read-only"),

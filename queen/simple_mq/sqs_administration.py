@@ -7,8 +7,8 @@ from queen.core.errors import DatabaseUnavailableError
 from queen.engine.context import Context
 from queen.simple_mq.handlers import announce
 from queen.simple_mq.interface import SimpleMq, Sqs
-from queen.simple_mq.sqs_handlers import announce_dead
-from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsQueue
+from queen.simple_mq.sqs_handlers import announce_dead, opened
+from queen.simple_mq.sqs_requests import PeekedMessage, SqsFigures, SqsMove, SqsOverview, SqsQueue
 
 _MOVES_MAX = 10
 #: Long polls to wake when nothing is as it was.
@@ -77,6 +77,20 @@ async def tag_queue(context: Context, queue: UUID, tags: Mapping[str, str], remo
 async def figures(context: Context, queue: UUID) -> SqsFigures | None:
     """How many messages a queue has; ``None`` if there is no such queue."""
     return await context.with_retries(lambda _again: Sqs.of(context).administration.figures(queue))
+
+
+async def overview(context: Context, search: str, after: str, limit: int) -> list[SqsOverview]:
+    """A page of queues whose names contain a text, sorted, behind ``after``."""
+    await SimpleMq.of(context).outcomes.flush()
+    queues = Sqs.of(context).administration
+    return await context.with_retries(lambda _again: queues.overview(search, after, limit))
+
+
+async def peek(context: Context, queue: UUID, after: UUID | None, limit: int, bytes_max: int) -> list[PeekedMessage]:
+    """A page of messages in the order in which they were sent, without receiving them."""
+    queues = Sqs.of(context).administration
+    found = await context.with_retries(lambda _again: queues.peek(queue, after, limit, bytes_max))
+    return [PeekedMessage(opened(context, message), place, visible_at) for place, visible_at, message in found]
 
 
 async def delete_queue(context: Context, queue: UUID) -> bool:

@@ -164,7 +164,7 @@ def announce_dead(context: Context, routed: Iterable[tuple[UUID, UUID | None, in
 
 
 def _outcome(context: Context, messages: Sequence[StoredMessage], of_queue: OfQueue) -> Outcome:
-    received = SqsReceived("ok", [_opened(context, message) for message in messages])
+    received = SqsReceived("ok", [opened(context, message) for message in messages])
     if not of_queue.known:
         received = SqsReceived("unknown")
     elif of_queue.is_full and not messages:
@@ -172,7 +172,8 @@ def _outcome(context: Context, messages: Sequence[StoredMessage], of_queue: OfQu
     return Outcome(received, inf if of_queue.ready_in is None else of_queue.ready_in)
 
 
-def _opened(context: Context, message: StoredMessage) -> ReceivedMessage:
+def opened(context: Context, message: StoredMessage) -> ReceivedMessage:
+    """A message as it was sent; if it cannot be decrypted, without its contents."""
     body: str | None = message.data
     attributes, problem = message.attributes, None
     if message.key_id is not None:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from queen.postgres.pool import Pool
-from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsQueue, SqsStatistics
+from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsOverview, SqsQueue, SqsStatistics
 
 _SWEPT_QUEUES_MAX = 200
 #: Maximum of messages of one step of a removal or a move.
@@ -47,6 +47,8 @@ _LIST_MOVES = (
 _CANCEL_MOVE = "SELECT * FROM simple_mq.sqs_cancel_move_v1($1)"
 _MOVE = "SELECT * FROM simple_mq.sqs_move_v1($1)"
 _GAUGES = "SELECT * FROM simple_mq.sqs_gauges_v1($1)"
+_OVERVIEW = "SELECT * FROM simple_mq.sqs_overview_v1($1, $2, $3)"
+_PEEK = "SELECT * FROM simple_mq.sqs_peek_v1($1, $2, $3, $4)"
 _COUNT = "SELECT count(*) AS queues FROM simple_mq.sqs_queues"
 _OUTCOMES = "SELECT queue_id, operation, total FROM simple_mq.outcomes WHERE queue_id = ANY($1) ORDER BY 1, 2"
 _SWEEP = "SELECT * FROM simple_mq.sqs_sweep_v1($1)"
@@ -102,7 +104,7 @@ class StoredMessage(Struct, frozen=True):
     key_id: str | None
     delivery_count: int
     created_at: datetime
-    first_received_at: datetime
+    first_received_at: datetime | None
     group: str | None
     deduplication_id: str | None
     source: UUID | None
@@ -249,14 +251,29 @@ class SqsAdministrationStore:
     async def statistics(self, queues_max: int) -> tuple[int, list[SqsStatistics]]:
         """The number of queues, and the statistics of at most so many of them, by name."""
         [row] = await self._pool.fetch(_COUNT)
-        found = {row["queue_id"]: row for row in await self._pool.fetch(_GAUGES, queues_max)}
-        counts: dict[UUID, dict[str, int]] = {queue: {} for queue in found}
-        for queue, operation, total in await self._pool.fetch(_OUTCOMES, list(found)):
+        found = await self._pool.fetch(_GAUGES, queues_max)
+        counts = await self._counts([queue for queue, *_ in found])
+        return row["queues"], [_statistics(row, counts) for row in found]
+
+    async def overview(self, search: str, after: str, limit: int) -> list[SqsOverview]:
+        """Queues whose names contain a text, sorted, behind ``after``."""
+        found = await self._pool.fetch(_OVERVIEW, search, after, limit)
+        counts = await self._counts([queue for queue, *_ in found])
+        return [SqsOverview(_statistics(row, counts), row["dlq_name"]) for row in found]
+
+    async def _counts(self, queues: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+        """The counters of queues, by operation."""
+        counts: dict[UUID, dict[str, int]] = {queue: {} for queue in queues}
+        for queue, operation, total in await self._pool.fetch(_OUTCOMES, queues):
             counts[queue][operation] = total
-        return row["queues"], [
-            SqsStatistics(name, visible, in_flight, delayed, age, counts[queue])
-            for queue, name, visible, in_flight, delayed, age in found.values()
-        ]
+        return counts
+
+    async def peek(
+        self, queue: UUID, after: UUID | None, limit: int, bytes_max: int
+    ) -> list[tuple[str, datetime, StoredMessage]]:
+        """Messages in the order in which they were sent, behind ``after``: place, when it is visible, the message."""
+        rows = await self._pool.fetch(_PEEK, queue, after, limit, bytes_max)
+        return [(place, visible_at, StoredMessage(*message)) for place, visible_at, *message in rows]
 
     async def delete_queue(self, queue: UUID) -> bool:
         """Deletes a queue and its messages; whether there was one."""
@@ -300,6 +317,11 @@ class SqsAdministrationStore:
 
 def _json(texts: Mapping[str, str]) -> str:
     return msgspec.json.encode(texts).decode()
+
+
+def _statistics(row: Any, counts: Mapping[UUID, Mapping[str, int]]) -> SqsStatistics:  # noqa: ANN401 - a record
+    queue, name, visible, in_flight, delayed, age, *_ = row
+    return SqsStatistics(name, visible, in_flight, delayed, age, counts[queue])
 
 
 def _queue(row: Any) -> SqsQueue:  # noqa: ANN401 - a record

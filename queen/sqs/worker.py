@@ -116,10 +116,12 @@ class Call(Struct, frozen=True, eq=False):
 
     async def queue(self) -> SqsQueue:
         """Its queue, as it was a moment ago."""
+        self.req.queue = self.name
         return await self.sqs.queue(self.name)
 
     async def present_queue(self) -> SqsQueue:
         """Its queue, as it is now."""
+        self.req.queue = self.name
         found = await self.sqs.find(self.name)
         if found is None:
             raise unknown_queue()
