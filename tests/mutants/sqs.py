@@ -65,7 +65,9 @@ SQS: tuple[Mutant, ...] = (
         (STORE, "WHERE d.sent_at <= excluded.sent_at - interval '5 minutes'", "WHERE false"),
     ),
     _seen(
-        "G-SQS-4", "a deduplication id counts for four minutes", (STORE, "interval '5 minutes'", "interval '4 minutes'")
+        "G-SQS-4",
+        "a deduplication id counts for four minutes",
+        (STORE, "excluded.sent_at - interval '5 minutes'", "excluded.sent_at - interval '4 minutes'"),
     ),
     _seen(
         "G-SQS-4",
