@@ -72,7 +72,7 @@ SQS: tuple[Mutant, ...] = (
     _seen(
         "G-SQS-4",
         "a duplicate is stored",
-        (f"{_SQL}/sqs_send.sql", "OR u.deduplication_id IS NULL OR n.message_id IS NOT NULL THEN", "OR true THEN"),
+        (STORE, "OR u.deduplication_id IS NULL OR n.message_id IS NOT NULL)", "OR true)"),
     ),
     _seen(
         "G-SQS-5",
