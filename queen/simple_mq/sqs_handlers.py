@@ -54,7 +54,7 @@ def no_key() -> NoEncryptionKeyError:
     return NoEncryptionKeyError("The queue is encrypted, but this server has no QUEEN_ENCRYPTION_KEY")
 
 
-async def _send(context: Context, requests: Sequence[SendMessages], keys: Keyring | None) -> list[SentAll]:
+def _columns(requests: Sequence[SendMessages], keys: Keyring | None) -> SendColumns:
     columns = SendColumns(uuid4(), [request.queue for request in requests])
     for number, request in enumerate(requests, 1):
         for message in request.messages:
@@ -66,7 +66,11 @@ async def _send(context: Context, requests: Sequence[SendMessages], keys: Keyrin
             columns.delay.append(message.delay_s)
             columns.group.append(message.group)
             columns.deduplication.append(message.deduplication_id)
-    rows = iter(await _stored(context, columns))
+    return columns
+
+
+async def _send(context: Context, requests: Sequence[SendMessages], keys: Keyring | None) -> list[SentAll]:
+    rows = iter(await _stored(context, _columns(requests, keys)))
     answers, stored = [], Counter[UUID]()
     for request in requests:
         sent = [

@@ -315,15 +315,20 @@ def _stored(state: State, operation: Send | Replay, sent_at: float, now: float) 
         if deduplication is not None and first is not None and abs(first[1] - sent_at) < MINUTES_5:
             answers.append(first[0])
             continue
-        visible_at = sent_at + (queue.delay if queue.fifo or delay is None else delay)
-        if queue.fifo:  # not before those that came before
-            visible_at = max([visible_at, *(m.visible_at for m in queue.messages.values() if not m.taken)])
+        visible_at = _due(queue, sent_at, delay)
         message = Message(body, state.place, sent_at, visible_at, group, deduplication, stored_at=now)
         remembered = queue.remembered if deduplication is None else {**queue.remembered, key: (body, sent_at)}
         queue = _with(replace(queue, remembered=remembered), [message])
         state = replace(state.put(operation.queue, queue), place=state.place + 1)
         answers.append(body)
     return state, Each(tuple(answers))
+
+
+def _due(queue: Queue, sent_at: float, delay: int | None) -> float:
+    """When a new message is visible; in a FIFO queue not before those that came before."""
+    if not queue.fifo:
+        return sent_at + (queue.delay if delay is None else delay)
+    return max([sent_at + queue.delay, *(m.visible_at for m in queue.messages.values() if not m.taken)])
 
 
 def receive(state: State, operation: Receive, now: float) -> tuple[State, Outcome]:

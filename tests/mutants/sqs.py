@@ -115,7 +115,7 @@ SQS: tuple[Mutant, ...] = (
     _seen(
         "G-SQS-8",
         "a delayed message is visible at once",
-        (STORE, "WHEN u.delay > 0 OR (u.fifo AND u.store_id = ANY(v_late)) THEN 'd'", "WHEN false THEN 'd'"),
+        (STORE, "OR l.visible_at IS NOT NULL\n                    THEN 'd'", "AND false THEN 'd'"),
     ),
     _seen(
         "G-SQS-9",
