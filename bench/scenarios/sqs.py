@@ -14,8 +14,9 @@ from typer import Option
 
 from bench.load.target import started
 from bench.meter import family, found, memory_bytes
-from bench.scenario import MismatchError, Progress, Sample, Scenario, in_turn
+from bench.scenario import MismatchError, Progress, Sample, Scenario, Target, in_turn
 from bench.sqs_client import RefusedError, SqsConnection
+from bench.sqs_load import audited
 from queen.core.errors import QueenError
 
 _BATCH = 10
@@ -41,6 +42,7 @@ class Settings(Struct, frozen=True):
     connections: Annotated[tuple[int, ...], Option(help="Numbers of connections.", min=1)] = (1, 10, 50)
     seconds: Annotated[float, Option(help="Of each measurement of a rate.", min=0.1)] = 10.0
     messages: Annotated[int, Option(help="Messages in the queue when memory is measured.", min=10)] = 100_000
+    audit_s: Annotated[float, Option(help="Seconds of a load whose journal is audited; 0: none.", min=0)] = 10.0
     runs: Annotated[int, Option(help="Number of runs.", min=1)] = 1
 
 
@@ -81,6 +83,9 @@ def _measured(given: Sequence[_Side], settings: Settings, progress: Progress) ->
         progress(f"{name}: actions", 0.0)
         with SqsConnection(side.url) as sqs:
             yield Sample(_ACTIONS, name, 0, {action: float(answered) for action, answered in actions_of(sqs).items()})
+        for fifo in (False, True) if settings.audit_s else ():
+            progress(f"{name}: {'FIFO' if fifo else 'standard'} queue, audited", 0.0)
+            yield Sample(_AUDITS[fifo], name, 0, dict(audited(side.url, settings.audit_s, fifo=fifo)))
     cases = [(number, batch) for batch in (1, _BATCH) for number in settings.connections]
     for run in range(settings.runs):
         for step, (number, batch) in enumerate(cases):
@@ -227,11 +232,16 @@ def _mib(side: _Side) -> float:
 
 
 _ACTIONS, _MEMORY = "actions (1: carried out)", "memory"
+_AUDITS = ("standard queue, audited", "FIFO queue, audited")
 SCENARIO = Scenario(
     name="sqs",
     about="Servers with the protocol of SQS: actions, rates, memory.",
     needs="nothing",
     measure=measure,
     settings=Settings,
-    smoke={"connections": (2,), "seconds": 0.3, "messages": 100},
+    smoke={"connections": (2,), "seconds": 0.3, "messages": 100, "audit_s": 1.0},
+    targets=(
+        *(Target("*audited", f"violations of G-SQS-{number}", "queen", "= 0") for number in (1, 2)),
+        *(Target("FIFO*", f"violations of G-SQS-{number}", "queen", "= 0") for number in (3, 4)),
+    ),
 )
