@@ -77,26 +77,30 @@ def measure(_dsn: str, settings: Settings, progress: Progress) -> Iterator[Sampl
         yield from _measured([_Side("queen", f"{server.url}/sqs", server.pid)], settings, progress)
 
 
-def _measured(given: Sequence[_Side], settings: Settings, progress: Progress) -> Iterator[Sample]:
-    sides = {each.name: each for each in given}
-    for name, side in sides.items():
-        progress(f"{name}: actions", 0.0)
-        with SqsConnection(side.url) as sqs:
-            yield Sample(_ACTIONS, name, 0, {action: float(answered) for action, answered in actions_of(sqs).items()})
-        for fifo in (False, True) if settings.audit_s else ():
-            progress(f"{name}: {'FIFO' if fifo else 'standard'} queue, audited", 0.0)
-            yield Sample(_AUDITS[fifo], name, 0, dict(audited(side.url, settings.audit_s, fifo=fifo)))
-    cases = [(number, batch) for batch in (1, _BATCH) for number in settings.connections]
+def _measured(sides: Sequence[_Side], settings: Settings, progress: Progress) -> Iterator[Sample]:
+    for side in sides:
+        yield from _judged(side, settings, progress)
     for run in range(settings.runs):
+        turns = in_turn(tuple(sides), run)
+        cases = [(number, batch) for batch in (1, _BATCH) for number in settings.connections]
         for step, (number, batch) in enumerate(cases):
-            for name in in_turn(tuple(sides), run):
-                case = f"{number} connections, {'batches of 10' if batch > 1 else 'single messages'}"
-                progress(f"{name}: {case}", step / len(cases))
-                yield Sample(case, name, run, _rates(sides[name].url, number, batch, settings.seconds))
-        for name in in_turn(tuple(sides), run):
-            if sides[name].pid is not None:
-                progress(f"{name}: memory", 1.0)
-                yield Sample(_MEMORY, name, run, _memory(sides[name], settings.messages))
+            case = f"{number} connections, {'batches of 10' if batch > 1 else 'single messages'}"
+            for side in turns:
+                progress(f"{side.name}: {case}", step / len(cases))
+                yield Sample(case, side.name, run, _rates(side.url, number, batch, settings.seconds))
+        for side in (each for each in turns if each.pid is not None):
+            progress(f"{side.name}: memory", 1.0)
+            yield Sample(_MEMORY, side.name, run, _memory(side, settings.messages))
+
+
+def _judged(side: _Side, settings: Settings, progress: Progress) -> Iterator[Sample]:
+    """Which actions it carries out, and what the journals of loads say."""
+    progress(f"{side.name}: actions", 0.0)
+    with SqsConnection(side.url) as sqs:
+        yield Sample(_ACTIONS, side.name, 0, {action: float(done) for action, done in actions_of(sqs).items()})
+    for fifo in (False, True) if settings.audit_s else ():
+        progress(f"{side.name}: {_AUDITS[fifo]}", 0.0)
+        yield Sample(_AUDITS[fifo], side.name, 0, dict(audited(side.url, settings.audit_s, fifo=fifo)))
 
 
 # ---------------------------------------------------------------- actions
