@@ -52,6 +52,7 @@ export const operations = {
   getPostgresStatistics: operation("GET", "/api/v1/analytics/postgres-stats", "read-only"),
   getRetention: operation("GET", "/api/v1/analytics/retention", "read-only"),
   getPrometheusMetrics: operation("GET", "/metrics/prometheus", "public"),
+  sqs: operation("POST", "/sqs", "read-only"),
   getBuffers: operation("GET", "/api/v1/status/buffers", "read-only"),
   setMaintenance: operation("POST", "/api/v1/system/maintenance", "admin"),
   setPopMaintenance: operation("POST", "/api/v1/system/maintenance/pop", "admin"),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from uuid import UUID, uuid4
 
+from queen.core.errors import DatabaseUnavailableError
 from queen.engine.context import Context
 from queen.simple_mq.handlers import announce
 from queen.simple_mq.interface import SimpleMq, Sqs
@@ -23,9 +24,23 @@ async def create_queue(
     return queue, queue.queue_id == id_
 
 
-async def find_queue(context: Context, name: str) -> SqsQueue | None:
-    """The queue of the name."""
-    return await context.with_retries(lambda _again: Sqs.of(context).administration.find_queue(name))
+async def find_queue(context: Context, name: str, *, waits: bool = True) -> SqsQueue | None:
+    """The queue of the name; ``waits``: for PostgreSQL, while it is known to be unavailable."""
+    queues = Sqs.of(context).administration
+    return await context.with_retries(lambda _again: queues.find_queue(name), retries_during_outage=waits)
+
+
+async def used_queue(context: Context, name: str) -> SqsQueue | None:
+    """The queue of the name, for its messages; while PostgreSQL is unavailable as this instance knew it last."""
+    used, failover = Sqs.of(context).used, context.failover
+    if failover is None:
+        return await find_queue(context, name)
+    try:
+        found = await find_queue(context, name, waits=False)
+    except DatabaseUnavailableError:
+        return used.find(failover.spool, name) or await find_queue(context, name)
+    used.note(failover.spool, name, found)
+    return found
 
 
 async def queue_names(context: Context, queues: Sequence[UUID]) -> Mapping[UUID, str]:

@@ -11,7 +11,7 @@ from spark_validation.columns import arrow_table
 from spark_validation.inputs import Inputs
 from spark_validation.journal.schema import Call
 from spark_validation.run import Result, Verdict, run
-from spark_validation.tables.columns import SECOND
+from spark_validation.tables.columns import SECOND, answers, few
 from tests.audit import second
 from tests.audit.conftest import TAKEN_AT, inputs
 from tests.audit.faults import FAULTS, GONE, Scene, ordinary, skipped_delivery
@@ -242,3 +242,13 @@ def test_a_server_time_without_its_precision_bounds_no_clock(spark):
     calls = [Call(run="r", agent="a", number=0, kind="clock", sent=SECOND, answered=SECOND + 5, server_time=SECOND)]
     given = replace(journal(spark, calls), clock_bound=7)
     assert [tuple(row) for row in tables.Tables(given).clocks.collect()] == [("a", -7, 7, 0, False)]
+
+
+def test_what_several_audits_ask_of_a_table_is_asked_once(spark):
+    rows = spark.range(3)
+    first = few(rows.where("id > 0"))
+    assert few(rows.where("id > 0")) is first
+    assert few(rows.where("id > 1")) is not first
+    assert few(spark.range(3).where("id > 1")).count() == 1
+    answers.forget()
+    assert few(rows.where("id > 0")) is not first

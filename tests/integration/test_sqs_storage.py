@@ -4,12 +4,13 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from queen.core.errors import NoEncryptionKeyError
+from queen.core.errors import DataRejectedError, NoEncryptionKeyError
 from queen.security.keyring import Keyring
 from queen.simple_mq import handlers as simple_mq
 from queen.simple_mq import sqs_administration as administration
@@ -17,7 +18,8 @@ from queen.simple_mq import sqs_handlers as handlers
 from queen.simple_mq.interface import SimpleMq, Sqs
 from queen.simple_mq.requests import Acknowledge, Dequeue, Enqueue, ExtendVisibility, NewMessage
 from queen.simple_mq.sqs_requests import DeleteMessages, NewSqsMessage, ReceiveMessages, SendMessages
-from queen.simple_mq.sqs_storage import SendColumns
+from queen.simple_mq.sqs_spool import SpooledSends, spooled
+from queen.simple_mq.sqs_storage import SendColumns, SqsSpoolStore
 from spec.guarantees import Level, checks
 from tests.support.sqs import SqsBroker
 
@@ -208,3 +210,23 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(postgres: str) -> No
     assert broker.run(administration.list_moves(broker.context, source))[0].status == "CANCELLED"
     assert broker.run(administration.cancel_move(broker.context, uuid4())) is None
     broker.close()
+
+
+@checks("G-SQS-14", level=Level.MODEL)
+def test_a_replay_that_is_sent_again_stores_once_and_consumers_see_the_ids_of_the_answers(broker: SqsBroker) -> None:
+    queue, lane = broker.create("f.fifo"), uuid4()
+    batches = [spooled(broker.context, SendMessages(queue, [fifo(body)], 1)) for body in ("a", "b", "b")]
+    replay = SpooledSends(broker.context, SqsSpoolStore(broker.pool)).replay
+    now = datetime.now(UTC)
+    for first, upto, expected in (0, 2, 2), (0, 2, 2), (1, 3, 2), (2, 3, 3), (2, 3, 3):
+        part = [[batch] for batch in batches[first:upto]]
+        assert broker.run(replay(lane, first, upto, now, part, None)) == expected
+    found = broker.receive(queue).messages
+    told = [UUID(batch.ids[0]) for batch in batches]
+    assert [(m.body, m.sent_id) for m in found] == [("a", told[0]), ("b", told[1])]
+    assert [m.sequence for m in found] == sorted(m.sequence for m in found)
+    [again] = broker.send(queue, fifo("b")).messages
+    assert (again.message_id, again.sequence) == (told[1], found[1].sequence)
+    broker.run(administration.delete_queue(broker.context, queue))
+    with pytest.raises(DataRejectedError, match="The queue was deleted"):
+        broker.run(replay(lane, 3, 4, now, [[batches[0]]], None))

@@ -20,16 +20,17 @@ from tests.support.traffic import Journal, Traffic
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Cluster]:
     """One for all faults: each ends with three whole nodes."""
-    with open_folder() as folder, cluster(folder / "cluster") as made:
+    with open_folder() as folder, cluster(folder / "cluster", wal_mb=192) as made:
         yield made
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A fault of the primary, and what brings the old one back when another one has taken over."""
+    """A fault, and what brings the old primary back when another one has taken over, if that is so."""
 
     fault: Callable[[Cluster, Node], None]
     recover: Callable[[Cluster, Node], None]
+    takes_over: bool = True
 
 
 def kill(_: Cluster, old: Node) -> None:
@@ -78,7 +79,23 @@ def connect(_: Cluster, old: Node) -> None:
     old.host.connect()
 
 
+def fill(_: Cluster, old: Node) -> None:
+    """No room for the log: PostgreSQL ends itself."""
+    old.fill_wal_disk()
+
+
+def make_room(_: Cluster, old: Node) -> None:
+    old.empty_wal_disk()
+
+
+def rebuild(nodes: Cluster, _: Node) -> None:
+    """The standby that commits wait for is thrown away and made anew."""
+    assert nodes.synchronous().ask("/reinitialize", {"force": True}, "POST") is not None
+
+
 SCENARIOS = {
+    "disk full": Scenario(fill, make_room),
+    "standby rebuilt": Scenario(rebuild, nothing, takes_over=False),
     "killed": Scenario(kill, start),
     "postgres killed": Scenario(kill_postgres, nothing),
     "switchover": Scenario(switch_over, nothing),
@@ -122,7 +139,7 @@ async def play(nodes: Cluster, scenario: Scenario, traffic: Traffic) -> str:
         old = await asyncio.to_thread(nodes.wait_until_whole)
         stalls = Stalls(traffic.journal)
         await asyncio.to_thread(scenario.fault, nodes, old)
-        new = await asyncio.to_thread(nodes.new_primary, old)
+        new = await asyncio.to_thread(nodes.new_primary, old) if scenario.takes_over else old
         await traffic.progress(150)
         await asyncio.to_thread(scenario.recover, nodes, old)
         await asyncio.to_thread(nodes.wait_until_whole)
