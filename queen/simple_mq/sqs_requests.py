@@ -55,16 +55,21 @@ class SendMessages(Struct, frozen=True):
     Attributes:
         size: their bytes in a call.
         encrypted: whether to store bodies and attributes encrypted.
+        name: that of the queue, for people who look into the spool.
     """
 
     queue: UUID
     messages: Sequence[NewSqsMessage]
     size: int
     encrypted: bool = False
+    name: str = ""
 
 
 class Sent(Struct, frozen=True):
-    """The id of a message and in a FIFO queue its sequence number; of a duplicate those of the first message."""
+    """The id of a message and in a FIFO queue its sequence number; of a duplicate those of the first message.
+
+    Spooled messages have no sequence number before they are stored.
+    """
 
     message_id: UUID
     sequence: int | None
@@ -126,6 +131,7 @@ class ReceivedMessage(Struct, frozen=True):
         first_received_at: ``None``: never yet.
         sequence: ``None`` in a standard queue.
         source: the queue of which it is a dead letter.
+        sent_id: the id that the sender was told, if it is another.
     """
 
     message_id: UUID
@@ -138,6 +144,7 @@ class ReceivedMessage(Struct, frozen=True):
     deduplication_id: str | None
     sequence: int | None
     source: UUID | None
+    sent_id: UUID | None = None
     problem: str | None = None
 
 

@@ -18,6 +18,7 @@ _STEP, _MOVE_STEP = 1000, 500
 _PURGE_PAUSE_S = 60
 
 _SEND = "SELECT * FROM simple_mq.sqs_send_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_REPLAY = "SELECT simple_mq.sqs_replay_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS replayed"
 _RECEIVE = "SELECT * FROM simple_mq.sqs_receive_v1($1, $2, $3, $4, $5)"
 _GIVE_BACK = "SELECT simple_mq.sqs_give_back_v1($1, $2, $3)"
 _DELETE = "SELECT * FROM simple_mq.sqs_delete_v1($1, $2, $3)"
@@ -44,7 +45,7 @@ _LIST_MOVES = (
     " FROM simple_mq.sqs_list_moves_v1($1, $2)"
 )
 _CANCEL_MOVE = "SELECT * FROM simple_mq.sqs_cancel_move_v1($1)"
-_MOVE = "SELECT * FROM simple_mq.sqs_move_v1($1)"
+_MOVE = "SELECT * FROM simple_mq.sqs_move_v1($1, $2)"
 _GAUGES = "SELECT * FROM simple_mq.sqs_gauges_v1($1)"
 _OVERVIEW = "SELECT * FROM simple_mq.sqs_overview_v1($1, $2, $3)"
 _PEEK = "SELECT * FROM simple_mq.sqs_peek_v1($1, $2, $3, $4)"
@@ -63,6 +64,19 @@ class SendColumns(Struct):
     flush: UUID
     queue: list[UUID] = []
     request: list[int] = []
+    data: list[str] = []
+    attributes: list[bytes | None] = []
+    key_id: list[str | None] = []
+    delay: list[int | None] = []
+    group: list[str | None] = []
+    deduplication: list[str | None] = []
+
+
+class ReplayColumns(Struct):
+    """The messages of one call of replayed sends: see ``sql/procedures/simple_mq/sqs_replay.sql``."""
+
+    queue: list[UUID] = []
+    sent_id: list[UUID] = []
     data: list[str] = []
     attributes: list[bytes | None] = []
     key_id: list[str | None] = []
@@ -95,6 +109,7 @@ class StoredMessage(Struct, frozen=True):
     deduplication_id: str | None
     source: UUID | None
     fifo: bool
+    sent_id: UUID | None
 
 
 class OfQueue(Struct, frozen=True):
@@ -120,13 +135,18 @@ class SqsStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def send(self, columns: SendColumns) -> list[tuple[UUID | None, bool]]:
-        """Stores messages: the id of each (none: no such queue), and whether the queue is FIFO. May be repeated."""
+    async def send(self, columns: SendColumns) -> list[tuple[UUID | None, bool, UUID | None]]:
+        """Stores messages; may be repeated.
+
+        Returns:
+            The id of each (``None``: there is no such queue), whether the queue is FIFO, and the id that the sender of
+            the first one was told, if that is another.
+        """
         c = columns
         rows = await self._pool.fetch(
             _SEND, c.flush, c.queue, c.request, c.data, c.attributes, c.key_id, c.delay, c.group, c.deduplication
         )
-        return [(message_id, fifo) for _, message_id, fifo in rows]
+        return [(message_id, fifo, sent_id) for _, message_id, fifo, sent_id in rows]
 
     async def receive(self, columns: ReceiveColumns) -> tuple[list[list[StoredMessage]], dict[UUID, OfQueue]]:
         """Takes messages: those of each receive, and what there is to say of each queue."""
@@ -158,6 +178,29 @@ class SqsStore:
         """Changes how long messages stay hidden: the outcome of each. May be repeated."""
         rows = await self._pool.fetch(_CHANGE, queues, messages, counts, seconds)
         return [outcome for _, outcome in rows]
+
+
+class SqsSpoolStore:
+    """The procedure that replays spooled sends.
+
+    Args:
+        pool: connections of the replay.
+        limit_s: default time limit of a call; if omitted, that of the pool.
+    """
+
+    def __init__(self, pool: Pool, limit_s: float | None = None) -> None:
+        self._pool, self._limit_s = pool, limit_s
+
+    async def replay(
+        self, shard: UUID, first: int, upto: int, sent_at: datetime, columns: ReplayColumns, limit_s: float | None
+    ) -> int:
+        """Stores the sends of a shard from ``first`` to before ``upto``, unless they are stored; its position."""
+        c = columns
+        [row] = await self._pool.fetch(
+            _REPLAY, shard, first, upto, sent_at, c.queue, c.sent_id, c.data, c.attributes, c.key_id, c.delay, c.group,
+            c.deduplication, limit_s=limit_s or self._limit_s,
+        )  # fmt: skip
+        return int(row["replayed"])
 
 
 class SqsAdministrationStore:
@@ -256,18 +299,21 @@ class SqsAdministrationStore:
         rows = await self._pool.fetch(_CANCEL_MOVE, move)
         return (rows[0]["cancelled"], rows[0]["moved"]) if rows else None
 
-    async def move(self) -> tuple[int, Sequence[UUID]] | None:
-        """A step of a task: how many messages it has moved, and to which queues; ``None`` if none can go on now."""
-        rows = await self._pool.fetch(_MOVE, _MOVE_STEP)
+    async def move(self, *, routes: bool) -> tuple[int, Sequence[UUID]] | None:
+        """A step of a task: how many messages it has moved, and to which queues; ``None`` if none can go on now.
+
+        ``routes``: what has become visible comes first, and is moved by the next step.
+        """
+        rows = await self._pool.fetch(_MOVE, _MOVE_STEP, routes)
         return (rows[0]["moved"], rows[0]["destinations"]) if rows else None
 
     async def sweep(self) -> list[tuple[UUID, UUID | None, int]]:
         """Queues in which time has brought something about: each with dead-letter queue, and how many went there."""
         return [tuple(row) for row in await self._pool.fetch(_SWEEP, _SWEPT_QUEUES_MAX)]
 
-    async def tidy(self, not_after: datetime | None = None) -> None:
-        """Removes old messages, deduplication ids and attempts; ``not_after`` bounds PostgreSQL's clock."""
-        for statement in (_EXPIRE, _FORGET):
+    async def tidy(self, not_after: datetime | None = None, *, forgets: bool = True) -> None:
+        """Removes old messages, deduplication ids and attempts (if it ``forgets``); ``not_after`` bounds the clock."""
+        for statement in (_EXPIRE, _FORGET) if forgets else (_EXPIRE,):
             while (await self._pool.fetch(statement, not_after, _STEP))[0]["removed"]:
                 pass
 

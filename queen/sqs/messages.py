@@ -194,7 +194,7 @@ async def _send(call: Call, queue: SqsQueue, prepared: Sequence[Prepared]) -> Se
     """The results of messages; ``None``: the queue is gone."""
     size = sum(each.size for each in prepared)
     encrypts = encrypted(queue.attributes, encrypts=call.sqs.server.keys is not None)
-    request = SendMessages(queue.queue_id, [each.message for each in prepared], size, encrypts)
+    request = SendMessages(queue.queue_id, [each.message for each in prepared], size, encrypts, queue.name)
     call.req.forget_body()
     with OPERATION_SECONDS.labels("enqueue").time():
         sent: SentAll = await call.sqs.server.engine.submit(JobType.SQS_SEND, request).future
@@ -312,7 +312,7 @@ def _shown(
     body = message.body or ""
     kept = contents.unpack(message.attributes)
     found: Result = {
-        "MessageId": str(message.message_id),
+        "MessageId": str(message.sent_id or message.message_id),
         "ReceiptHandle": handles.seal(queue.queue_id, message.message_id, message.receive_count),
         "MD5OfBody": contents.md5(body),
         "Body": body,

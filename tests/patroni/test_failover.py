@@ -12,7 +12,7 @@ import pytest
 from spec.guarantees import Level, checks
 from tests.support.hosts import HUB
 from tests.support.patroni import Cluster, Node, cluster
-from tests.support.processes import open_folder
+from tests.support.processes import Server, open_folder, wait_until
 from tests.support.servers import serving_database
 from tests.support.traffic import Journal, Traffic
 
@@ -20,16 +20,17 @@ from tests.support.traffic import Journal, Traffic
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Cluster]:
     """One for all faults: each ends with three whole nodes."""
-    with open_folder() as folder, cluster(folder / "cluster") as made:
+    with open_folder() as folder, cluster(folder / "cluster", wal_mb=192) as made:
         yield made
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A fault of the primary, and what brings the old one back when another one has taken over."""
+    """A fault, and what brings the old primary back when another one has taken over, if that is so."""
 
     fault: Callable[[Cluster, Node], None]
     recover: Callable[[Cluster, Node], None]
+    takes_over: bool = True
 
 
 def kill(_: Cluster, old: Node) -> None:
@@ -78,7 +79,23 @@ def connect(_: Cluster, old: Node) -> None:
     old.host.connect()
 
 
+def fill(_: Cluster, old: Node) -> None:
+    """No room for the log: PostgreSQL ends itself."""
+    old.fill_wal_disk()
+
+
+def make_room(_: Cluster, old: Node) -> None:
+    old.empty_wal_disk()
+
+
+def rebuild(nodes: Cluster, _: Node) -> None:
+    """The standby that commits wait for is thrown away and made anew."""
+    assert nodes.synchronous().ask("/reinitialize", {"force": True}, "POST") is not None
+
+
 SCENARIOS = {
+    "disk full": Scenario(fill, make_room),
+    "standby rebuilt": Scenario(rebuild, nothing, takes_over=False),
     "killed": Scenario(kill, start),
     "postgres killed": Scenario(kill_postgres, nothing),
     "switchover": Scenario(switch_over, nothing),
@@ -122,7 +139,7 @@ async def play(nodes: Cluster, scenario: Scenario, traffic: Traffic) -> str:
         old = await asyncio.to_thread(nodes.wait_until_whole)
         stalls = Stalls(traffic.journal)
         await asyncio.to_thread(scenario.fault, nodes, old)
-        new = await asyncio.to_thread(nodes.new_primary, old)
+        new = await asyncio.to_thread(nodes.new_primary, old) if scenario.takes_over else old
         await traffic.progress(150)
         await asyncio.to_thread(scenario.recover, nodes, old)
         await asyncio.to_thread(nodes.wait_until_whole)
@@ -145,3 +162,35 @@ def test_a_fault_of_the_primary_costs_no_message(nodes: Cluster, name: str) -> N
         options = {"queue": traffic.queue, "options": {"leaseTime": 1}}
         assert server.request("POST", "/api/v1/configure", options)[0] == 200
         print(f"{name}: {asyncio.run(play(nodes, SCENARIOS[name], traffic))}")
+
+
+@checks("G-DUR-1", "G-SPOOL-1", level=Level.FAULTS)
+def test_an_old_primary_that_wakes_up_answers_no_push_while_it_believes_to_be_one(nodes: Cluster) -> None:
+    old = nodes.wait_until_whole()
+    item = {"queue": f"fenced-{time.time_ns()}", "payload": 1}
+
+    def push(server: Server) -> str:
+        status, answer = server.request("POST", "/api/v1/push", {"items": [item]})
+        assert status == 201
+        return str(answer[0]["status"])
+
+    # A server that knows this node only, and Patroni stays stopped: nobody fences it.
+    with (
+        open_folder() as folder,
+        serving_database(old.dsn, folder, "--workers", "1", DB_STATEMENT_TIMEOUT="2000") as server,
+    ):
+        assert push(server) == "queued"
+        old.signal(signal.SIGSTOP)
+        new = nodes.new_primary(old)
+        for process in old.postgres():
+            process.send_signal(signal.SIGCONT)
+        wait_until(old.is_primary, "the old primary, awake")
+        server.wait_until_healthy()
+        assert push(server) == "buffered", "PostgreSQL answers, but its commit waits for a standby that has left"
+        count = f"SELECT count(*) FROM queen.messages WHERE queue = '{item['queue']}'"
+        assert old.is_primary()
+        assert (old.sql(count).strip(), new.sql(count).strip()) == ("1", "1")
+        for process in old.patroni():
+            process.send_signal(signal.SIGCONT)
+        assert nodes.wait_until_whole() is new
+        assert not old.is_primary()

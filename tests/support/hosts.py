@@ -106,6 +106,7 @@ class Host:
                 process.kill()  # nsenter stops itself when what it started is stopped
                 process.wait()
             self._started.clear()
+            _run(["ip", "link", "delete", f"host{self.number}"])
             self._holder = None
 
     @property
