@@ -12,7 +12,7 @@ import pytest
 from spec.guarantees import Level, checks
 from tests.support.hosts import HUB
 from tests.support.patroni import Cluster, Node, cluster
-from tests.support.processes import open_folder
+from tests.support.processes import Server, open_folder, wait_until
 from tests.support.servers import serving_database
 from tests.support.traffic import Journal, Traffic
 
@@ -162,3 +162,35 @@ def test_a_fault_of_the_primary_costs_no_message(nodes: Cluster, name: str) -> N
         options = {"queue": traffic.queue, "options": {"leaseTime": 1}}
         assert server.request("POST", "/api/v1/configure", options)[0] == 200
         print(f"{name}: {asyncio.run(play(nodes, SCENARIOS[name], traffic))}")
+
+
+@checks("G-DUR-1", "G-SPOOL-1", level=Level.FAULTS)
+def test_an_old_primary_that_wakes_up_answers_no_push_while_it_believes_to_be_one(nodes: Cluster) -> None:
+    old = nodes.wait_until_whole()
+    item = {"queue": f"fenced-{time.time_ns()}", "payload": 1}
+
+    def push(server: Server) -> str:
+        status, answer = server.request("POST", "/api/v1/push", {"items": [item]})
+        assert status == 201
+        return str(answer[0]["status"])
+
+    # A server that knows this node only, and Patroni stays stopped: nobody fences it.
+    with (
+        open_folder() as folder,
+        serving_database(old.dsn, folder, "--workers", "1", DB_STATEMENT_TIMEOUT="2000") as server,
+    ):
+        assert push(server) == "queued"
+        old.signal(signal.SIGSTOP)
+        new = nodes.new_primary(old)
+        for process in old.postgres():
+            process.send_signal(signal.SIGCONT)
+        wait_until(old.is_primary, "the old primary, awake")
+        server.wait_until_healthy()
+        assert push(server) == "buffered", "PostgreSQL answers, but its commit waits for a standby that has left"
+        count = f"SELECT count(*) FROM queen.messages WHERE queue = '{item['queue']}'"
+        assert old.is_primary()
+        assert (old.sql(count).strip(), new.sql(count).strip()) == ("1", "1")
+        for process in old.patroni():
+            process.send_signal(signal.SIGCONT)
+        assert nodes.wait_until_whole() is new
+        assert not old.is_primary()
