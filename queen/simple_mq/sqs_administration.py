@@ -1,6 +1,7 @@
 """Administration of queues of SQS. Every function is safe to repeat, and repeated after a broken connection."""
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from uuid import UUID, uuid4
 
 from queen.core.errors import DatabaseUnavailableError
@@ -11,6 +12,8 @@ from queen.simple_mq.sqs_handlers import announce_dead, opened
 from queen.simple_mq.sqs_requests import PeekedMessage, SqsFigures, SqsMove, SqsOverview, SqsQueue
 
 _MOVES_MAX = 10
+#: Steps of move tasks without a message before the next pause, also for other tasks that wait.
+_IDLE_STEPS_MAX = 20
 #: Long polls to wake when nothing is as it was.
 _ALL = 1_000_000
 
@@ -134,11 +137,21 @@ async def cancel_move(context: Context, move: UUID) -> tuple[bool, int] | None:
 
 
 async def move_on(context: Context) -> None:
-    """Carries out move tasks as far as their rates allow, with other work between the steps."""
-    while (step := await Sqs.of(context).administration.move()) is not None:
+    """Carries out move tasks as far as their rates allow, with other work between the steps.
+
+    It ends when steps move nothing: in the source of a task timeouts may end all the time.
+    """
+    queues, idle = Sqs.of(context).administration, 0
+    for number in count():
+        step = await queues.move(routes=number % 2 == 0)
+        if step is None:
+            return
         moved, destinations = step
         for queue in destinations:
             announce(context, queue, moved)
+        idle = 0 if moved else idle + 1
+        if idle >= _IDLE_STEPS_MAX:
+            return
 
 
 async def sweep(context: Context) -> None:

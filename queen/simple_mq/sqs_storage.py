@@ -45,7 +45,7 @@ _LIST_MOVES = (
     " FROM simple_mq.sqs_list_moves_v1($1, $2)"
 )
 _CANCEL_MOVE = "SELECT * FROM simple_mq.sqs_cancel_move_v1($1)"
-_MOVE = "SELECT * FROM simple_mq.sqs_move_v1($1)"
+_MOVE = "SELECT * FROM simple_mq.sqs_move_v1($1, $2)"
 _GAUGES = "SELECT * FROM simple_mq.sqs_gauges_v1($1)"
 _OVERVIEW = "SELECT * FROM simple_mq.sqs_overview_v1($1, $2, $3)"
 _PEEK = "SELECT * FROM simple_mq.sqs_peek_v1($1, $2, $3, $4)"
@@ -299,9 +299,12 @@ class SqsAdministrationStore:
         rows = await self._pool.fetch(_CANCEL_MOVE, move)
         return (rows[0]["cancelled"], rows[0]["moved"]) if rows else None
 
-    async def move(self) -> tuple[int, Sequence[UUID]] | None:
-        """A step of a task: how many messages it has moved, and to which queues; ``None`` if none can go on now."""
-        rows = await self._pool.fetch(_MOVE, _MOVE_STEP)
+    async def move(self, *, routes: bool) -> tuple[int, Sequence[UUID]] | None:
+        """A step of a task: how many messages it has moved, and to which queues; ``None`` if none can go on now.
+
+        ``routes``: what has become visible comes first, and is moved by the next step.
+        """
+        rows = await self._pool.fetch(_MOVE, _MOVE_STEP, routes)
         return (rows[0]["moved"], rows[0]["destinations"]) if rows else None
 
     async def sweep(self) -> list[tuple[UUID, UUID | None, int]]:

@@ -147,6 +147,12 @@ SQS: tuple[Mutant, ...] = (
         (MOVE, "delivery_count = 0, earlier_receives", "earlier_receives"),
     ),
     _seen(
+        "G-SQS-10",
+        "a source whose timeouts always end keeps all tasks",
+        (MOVES, "IF v_due AND p_routes THEN", "IF v_due THEN"),
+        tests="tests/integration/test_sqs_storage.py",
+    ),
+    _seen(
         "G-SQS-11",
         "a delete leaves the message in flight",
         (DELETE, "CASE WHEN d.state = 't' THEN -1 ELSE 0 END::bigint", "0::bigint"),
