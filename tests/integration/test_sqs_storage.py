@@ -255,6 +255,7 @@ def test_a_source_whose_timeouts_always_end_stops_neither_its_task_nor_others(
     assert broker.run(administration.figures(broker.context, to)).visible == 10
     for source in busy, quiet:
         assert [move.status for move in broker.run(administration.list_moves(broker.context, source))] == ["COMPLETED"]
+    assert {message.receive_count for message in broker.receive(to).messages} == {1}, "they are new messages"
 
 
 def test_dead_letter_queues_of_each_other_pass_a_message_on_and_lose_none(broker: SqsBroker) -> None:

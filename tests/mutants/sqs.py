@@ -145,6 +145,7 @@ SQS: tuple[Mutant, ...] = (
         "G-SQS-10",
         "a moved message keeps its receives",
         (MOVE, "delivery_count = 0, earlier_receives", "earlier_receives"),
+        tests="tests/integration/test_sqs_storage.py",
     ),
     _seen(
         "G-SQS-10",
