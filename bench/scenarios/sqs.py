@@ -22,6 +22,7 @@ from queen.core.errors import QueenError
 _BATCH = 10
 _BODY = "x" * 100
 _MIB = 1 << 20
+_FILL_S = 30.0
 _SIDE = re.compile(r"(?:(\w[\w.-]*)=)?(https?://\S+?)(?:@([0-9]+))?")
 #: What a server answers that does not know an action, or fails at it.
 _UNKNOWN = frozenset(
@@ -219,15 +220,19 @@ def _take(sqs: SqsConnection, queue: str, batch: int) -> int:
 
 
 def _memory(side: _Side, messages: int) -> dict[str, float]:
-    """The memory of the process and its descendants before and with so many messages of 100 bytes."""
+    """The memory of the process and its descendants before and with so many messages of 100 bytes.
+
+    There are fewer if the server does not store them in the time.
+    """
     with SqsConnection(side.url) as sqs:
         queue = sqs.call("CreateQueue", QueueName=f"bench-{uuid4().hex[:12]}")["QueueUrl"]
         before = _mib(side)
-        for _ in range(messages // _BATCH):
-            _send(sqs, queue, _BATCH)
+        stored, until = 0, time.monotonic() + _FILL_S
+        while stored < messages and time.monotonic() < until:
+            stored += _send(sqs, queue, _BATCH)
         after = _mib(side)
         sqs.call("DeleteQueue", QueueUrl=queue)
-    return {"before MiB": before, "with messages MiB": after}
+    return {"before MiB": before, "messages": float(stored), "with messages MiB": after}
 
 
 def _mib(side: _Side) -> float:

@@ -69,7 +69,7 @@ def _shown(call: Call, found: PeekedMessage, sources: Mapping[UUID, str]) -> Res
     kept = contents.unpack(message.attributes)
     facts = facts_of(call, message, kept, sources)
     return {
-        "MessageId": str(message.message_id),
+        "MessageId": str(message.sent_id or message.message_id),
         "State": found.place,
         "VisibleTimestamp": str(int(found.visible_at.timestamp() * 1000)),
         "Body": message.body,

@@ -11,5 +11,6 @@ DROP FUNCTION IF EXISTS simple_mq.sqs_receive_v1(uuid[], int[], int[], text[], i
 DROP FUNCTION IF EXISTS simple_mq.sqs_store(
     timestamptz, uuid[], bool[], int[], uuid[], text[], bytea[], text[], text[], text[]
 );
+DROP FUNCTION IF EXISTS simple_mq.sqs_peek_v1(uuid, uuid, int, bigint);
 DROP FUNCTION IF EXISTS simple_mq.sqs_move_v1(int);
 DROP FUNCTION IF EXISTS simple_mq.sqs_deduplicate(timestamptz, uuid[], bool[], text[], text[], uuid[]);

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ class Host:
             f"ip link set {inner} up",
         ):
             self.run(*command.split())
+        self.run("mount", "-t", "tmpfs", "tmpfs", _ASIDE)
         for path in (Path(sys.base_prefix), Path(sys.prefix)):
             self._let_reach(path)
 
@@ -91,11 +93,13 @@ class Host:
         closed = next((each for each in reversed(path.parents) if not each.stat().st_mode & stat.S_IXOTH), None)
         if closed is None:
             return
-        if f" {_ASIDE} " not in self.run("cat", "/proc/mounts"):
-            self.run("mount", "--bind", closed, _ASIDE)
+        aside = _ASIDE / closed.name
+        if f" {aside} " not in self.run("cat", "/proc/mounts"):
+            self.run("mkdir", aside)
+            self.run("mount", "--bind", closed, aside)
             self.run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", closed)
         self.run("mkdir", "-p", path)
-        self.run("mount", "--bind", _ASIDE / path.relative_to(closed), path)
+        self.run("mount", "--bind", aside / path.relative_to(closed), path)
 
     def power_off(self) -> None:
         """Kills all its processes at once; what they have not written is lost, what the kernel has is not."""
@@ -106,7 +110,8 @@ class Host:
                 process.kill()  # nsenter stops itself when what it started is stopped
                 process.wait()
             self._started.clear()
-            _run(["ip", "link", "delete", f"host{self.number}"])
+            with suppress(CommandError):  # it goes by itself, in a while
+                _run(["ip", "link", "delete", f"host{self.number}"])
             self._holder = None
 
     @property

@@ -81,7 +81,8 @@ COMMENT ON FUNCTION simple_mq.sqs_cancel_move_v1 IS 'Cancels a message move task
 --            timeouts end all the time.
 -- Returns:   the queues that got messages; no row: no task can go on now.
 -- Locks:     the task with SKIP LOCKED, the rows of the queues FOR KEY SHARE, those of simple_mq.sqs_move_to.
-CREATE OR REPLACE FUNCTION simple_mq.sqs_move_v1(p_step int, p_routes bool) RETURNS TABLE (moved int, destinations uuid[])
+CREATE OR REPLACE FUNCTION simple_mq.sqs_move_v1(p_step int, p_routes bool)
+RETURNS TABLE (moved int, destinations uuid[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -114,7 +115,8 @@ BEGIN
         WHERE m.queue_id = v_source.store_id AND m.state = 't' AND m.visible_at <= v_now
     ) OR EXISTS (
         SELECT 1 FROM simple_mq.messages AS m
-        WHERE m.queue_id = v_source.store_id AND m.state = 'd' AND m.visible_at <= simple_mq.sqs_due_from(v_source, v_now)
+        WHERE m.queue_id = v_source.store_id AND m.state = 'd'
+            AND m.visible_at <= simple_mq.sqs_due_from(v_source, v_now)
     );
     IF v_due AND p_routes THEN
         PERFORM simple_mq.sqs_route_all(ARRAY[v_source.queue_id]);

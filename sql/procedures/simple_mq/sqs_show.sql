@@ -36,7 +36,7 @@ CREATE OR REPLACE FUNCTION simple_mq.sqs_peek_v1(p_queue uuid, p_after uuid, p_l
 RETURNS TABLE (
     place text, visible_at timestamptz, message_id uuid, data text, attributes bytea, key_id text, delivery_count int,
     created_at timestamptz, first_received_at timestamptz, message_group text, deduplication_id text, source_id uuid,
-    fifo bool
+    fifo bool, sent_id uuid
 )
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
@@ -67,9 +67,10 @@ BEGIN
                 WHEN v_found.state = 'b' THEN 'behind'
                 ELSE 'visible'
             END,
-            v_found.visible_at + CASE WHEN v_found.state = 'd' THEN v_now - v_due ELSE interval '0' END, v_found.message_id, v_found.data, v_found.attributes, v_found.key_id,
-            v_found.delivery_count, v_found.created_at, v_found.first_received_at, v_found.message_group,
-            v_found.deduplication_id, v_found.source_id, v_queue.fifo;
+            v_found.visible_at + CASE WHEN v_found.state = 'd' THEN v_now - v_due ELSE interval '0' END,
+            v_found.message_id, v_found.data, v_found.attributes, v_found.key_id, v_found.delivery_count,
+            v_found.created_at, v_found.first_received_at, v_found.message_group,
+            v_found.deduplication_id, v_found.source_id, v_queue.fifo, v_found.sent_id;
     END LOOP;
 END $$;
 COMMENT ON FUNCTION simple_mq.sqs_peek_v1 IS 'A page of messages of a queue of SQS, without receiving them.';
