@@ -463,7 +463,7 @@ def test_messages_before_the_start_of_a_pending_group_are_not_evicted_for_it(bro
 def test_what_no_group_has_completed_is_no_completed_message(broker: Broker, groups: tuple[str, ...]) -> None:
     """Found by Hypothesis: without a group, completedRetentionSeconds removed all if there was another limit, too."""
     options = model.Options(completed_retention_seconds=5, ttl=60, retention_enabled=True, retention_seconds=60)
-    state, observed = play(
+    _, observed = play(
         broker,
         (0, model.Configure("q", options)),
         (0, model.Push((model.PushItem("q", 0), model.PushItem("q", 1)))),
