@@ -7,7 +7,7 @@ SHOWN = frozenset(
     {
         "Action", "after", "autoAck", "autopilot", "batch", "behind", "conflation", "consumerGroup", "cursorCreatedAt",
         "cursorMessageId", "deleteMetadata", "error", "from", "group", "hostname", "interval", "leaseSeconds",
-        "limit", "minLagSeconds", "namespace", "ns", "offset", "order", "partition", "partitions", "queue",
+        "limit", "minLagSeconds", "name", "namespace", "ns", "offset", "order", "partition", "partitions", "queue",
         "reverse", "search", "status", "subscriptionFrom", "subscriptionMode", "task", "timeout", "timestamp",
         "to", "toBeginning", "toEnd", "txn", "wait", "workerId",
     }
