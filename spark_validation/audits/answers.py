@@ -9,7 +9,7 @@ from spec.guarantees import Level, checks
 
 from ..tables.columns import SECOND, accepted, few, hash_of_offset, looked_up, offset_in, unless
 from .basis import judges
-from .evidence import sentence, violations
+from .evidence import cases, sentence, violations
 
 _PARTITIONS_MAX = 1_000
 MILLISECOND = 1_000
@@ -39,7 +39,7 @@ def pops_keep_to_their_limits(pops: DataFrame) -> DataFrame:
     rows = rows.withColumns({"parts": F.size("places"), "most": most})
     elsewhere = F.exists("places", lambda each: each["queue"] != F.col("queue"))
     beside = F.exists("places", lambda each: each["partition"] != F.col("partition"))
-    cases = (
+    wrong = (
         (F.col("given") > F.col("batch"), sentence("asked for %s messages, and got %s", "batch", "given")),
         (F.col("parts") > F.col("most"), sentence("asked for %s partitions, and got %s", "most", "parts")),
         (elsewhere, sentence("asked for messages of queue %s, and got one of another", "queue")),
@@ -53,8 +53,7 @@ def pops_keep_to_their_limits(pops: DataFrame) -> DataFrame:
         .agg(F.count("*").alias("pops"), F.max("queue").alias("queue"), F.max("group").alias("group"))
     )
     twice = violations(several.where(F.col("pops") > 1), sentence("%s pops were given the same lease", "pops"))
-    found = [violations(rows.where(wrong), text) for wrong, text in cases]
-    return reduce(DataFrame.unionByName, [*found, twice])
+    return cases(rows, *wrong).unionByName(twice)
 
 
 def _calls(calls: DataFrame) -> DataFrame:
@@ -67,19 +66,15 @@ def _contradictory_calls(calls: DataFrame) -> DataFrame:
     def some(items: str, outcome: str) -> Column:
         return F.exists(items, lambda each: each["outcome"] == outcome)
 
-    cases = (
+    wrong = (
         (ok & F.col("answered").isNull(), "succeeded, but has no answer"),
         ((F.col("call") == "unknown") & F.col("answered").isNotNull(), "was answered, but its outcome is unknown"),
         (F.col("answered") < F.col("sent"), "was answered before it was sent"),
         (~ok & (some("pushes", "ok") | some("acks", "ok") | (F.size("deliveries") > 0)), "failed, but has results"),
         (ok & (some("pushes", "unknown") | some("acks", "unknown")), "succeeded, but not all of it has an outcome"),
     )
-    rows = _calls(calls)
-    found = [
-        violations(rows.where(wrong), F.concat(F.lit("a call of kind "), "kind", F.lit(f" {text}")))
-        for wrong, text in cases
-    ]
-    return reduce(DataFrame.unionByName, found)
+    told = [(each, F.concat(F.lit("a call of kind "), "kind", F.lit(f" {text}"))) for each, text in wrong]
+    return cases(_calls(calls), *told)
 
 
 @checks("G-ACK-4", "G-DUR-4", "G-IDEM-2", level=Level.AUDIT)
@@ -111,11 +106,14 @@ def answers_do_not_contradict_themselves(
         (F.col("attempts") > 0) & (F.col("refused") == F.col("attempts")) & (F.col("logged") > 0)
     ).where(F.col("hash") != hash_of_offset(F.col("log_offset")))
     other = F.exists("deliveries", lambda each: each["offset"] != offset_in(each["message_id"]))
-    found = [violations(acks.where(wrong), sentence(text, "status")) for wrong, text in said]
-    found += [violations(pushes.where(wrong), F.lit(text)) for wrong, text in stored]
-    found.append(violations(never, F.lit("was refused, but is in the log")))
-    found.append(violations(pops.where(other), F.lit("was answered with a message whose id is that of another offset")))
-    return reduce(DataFrame.unionByName, [*found, _contradictory_calls(calls)])
+    found = [
+        cases(acks, *((wrong, sentence(text, "status")) for wrong, text in said)),
+        cases(pushes, *((wrong, F.lit(text)) for wrong, text in stored)),
+        violations(never, F.lit("was refused, but is in the log")),
+        violations(pops.where(other), F.lit("was answered with a message whose id is that of another offset")),
+        _contradictory_calls(calls),
+    ]
+    return reduce(DataFrame.unionByName, found)
 
 
 def _duplicates(pushes: DataFrame) -> DataFrame:

@@ -1,5 +1,8 @@
 """The evidence of audits: rows of one form."""
 
+from functools import reduce
+from operator import or_
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -23,6 +26,13 @@ def violations(rows: DataFrame, text: Column) -> DataFrame:
         (F.col(name) if name in rows.columns else F.lit(None)).cast(kind).alias(name) for name, kind in EVIDENCE.items()
     ]
     return rows.select(*there, text.alias("text"))
+
+
+def cases(rows: DataFrame, *each: tuple[Column, Column]) -> DataFrame:
+    """The rows as evidence of each of the cases that is true of them, with its text; they are read once for all."""
+    some = reduce(or_, [wrong for wrong, _ in each])
+    texts = F.array_compact(F.array(*[F.when(wrong, text) for wrong, text in each]))
+    return violations(rows.where(some).withColumn("case", F.explode(texts)), F.col("case"))
 
 
 def moment(time: Column) -> Column:

@@ -45,18 +45,14 @@ def a_lease_excludes_all_others(
     line = Window.partitionBy("lane", "group").orderBy("completed", "agent", "number")
     before = line.rowsBetween(Window.unboundedPreceding, -1)
     holds = F.col("surely_until") > F.col("completed")
-    most = F.max(F.struct("surely_until", F.col("lease").alias("holder"))).over(before)
-    at_once = held.withColumn("most", most).where(holds & (F.col("completed") < F.col("most.surely_until")))
-    at_once = at_once.withColumn("holder", F.col("most.holder"))
-    # Overlapping leases have already been reported.
-    spans = held.withColumn("value", F.struct("surely_until", F.col("lease").alias("holder")))
-    beside = with_greatest_before(spans, ("lane", "group"), "value").where(~holds)
-    beside = beside.where(F.col("completed") < F.col("before.surely_until")).withColumn(
-        "holder", F.col("before.holder")
-    )
-    return violations(at_once, sentence("overlaps with the lease %s", "holder")).unionByName(
-        violations(beside, sentence("was delivered while the lease %s was live", "holder"))
-    )
+    value = F.struct("surely_until", F.col("lease").alias("holder"))
+    held = held.withColumns({"value": value, "most": F.max(value).over(before)})
+    # One whose lease may have ended before its answer overlaps with none: it is only a delivery.
+    other = F.when(holds, F.col("most")).otherwise(F.col("before"))
+    found = with_greatest_before(held, ("lane", "group"), "value").withColumn("other", other)
+    found = found.where(F.col("completed") < F.col("other.surely_until")).withColumn("holder", F.col("other.holder"))
+    overlap, beside = "overlaps with the lease %s", "was delivered while the lease %s was live"
+    return violations(found, F.when(holds, sentence(overlap, "holder")).otherwise(sentence(beside, "holder")))
 
 
 def _surely_until(held: DataFrame, said: DataFrame, renewals: DataFrame, tails: DataFrame) -> DataFrame:
@@ -97,30 +93,13 @@ def _at_most_until(held: DataFrame, renewals: DataFrame) -> DataFrame:
         F.when(F.col("auto_ack"), F.col("completed")).when(F.col("seconds").isNull(), F.lit(NEVER)).otherwise(by_time)
     )
     rows = held.join(few(possible), "lease", "left").withColumn("latest", latest)
-    row = F.struct(*held.columns, "latest")
-    asks = rows.select(
-        "lane",
-        "group",
-        F.col("completed").alias("at"),
-        F.lit(1).alias("ask"),
-        row.alias("holding"),
-        F.lit(None).cast("bigint").alias("taken"),
-    )
-    later = rows.select(
-        "lane",
-        "group",
-        F.col("invoked").alias("at"),
-        F.lit(0).alias("ask"),
-        F.lit(None).alias("holding"),
-        F.col("completed").alias("taken"),
-    )
-    line = Window.partitionBy("lane", "group").orderBy(F.desc("at"), "ask").rowsBetween(Window.unboundedPreceding, 0)
-    return (
-        asks.unionByName(later)
-        .withColumn("taken", F.min("taken").over(line))
-        .where(F.col("ask") == 1)
-        .select("holding.*", F.least("holding.latest", "taken").alias("at_most_until"))
-    )
+    # Each is two rows: one that asks for its end, and one that takes the lane from earlier ones.
+    both = rows.withColumn("ask", F.explode(F.array(F.lit(0), F.lit(1))))
+    at = F.when(F.col("ask") == 1, F.col("completed")).otherwise(F.col("invoked"))
+    line = Window.partitionBy("lane", "group").orderBy(F.desc(at), "ask").rowsBetween(Window.unboundedPreceding, 0)
+    taken = F.min(F.when(F.col("ask") == 0, F.col("completed"))).over(line)
+    rows = both.withColumn("taken", taken).where(F.col("ask") == 1)
+    return rows.select(*held.columns, F.least("latest", "taken").alias("at_most_until"))
 
 
 def _told_whole(holdings: DataFrame, tails: DataFrame) -> DataFrame:

@@ -15,18 +15,9 @@ def with_greatest_before(spans: DataFrame, keys: tuple[str, ...], value: str) ->
         keys: within what calls are compared.
         value: the column to compare.
     """
-    row = F.struct(*spans.columns)
-    nothing = F.lit(None)
-    begins = spans.select(
-        *keys, F.col("invoked").alias("at"), F.lit(0).alias("end"), row.alias("span"), nothing.alias("v")
-    )
-    ends = spans.select(
-        *keys, F.col("completed").alias("at"), F.lit(1).alias("end"), nothing.alias("span"), F.col(value).alias("v")
-    )
-    line = Window.partitionBy(*keys).orderBy("at", "end").rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    return (
-        begins.unionByName(ends)
-        .withColumn("before", F.max("v").over(line))
-        .where(F.col("end") == 0)
-        .select("span.*", "before")
-    )
+    # The spans are computed once: each is two rows.
+    both = spans.withColumn("end", F.explode(F.array(F.lit(0), F.lit(1))))
+    at = F.when(F.col("end") == 0, F.col("invoked")).otherwise(F.col("completed"))
+    line = Window.partitionBy(*keys).orderBy(at, "end").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    ended = F.when(F.col("end") == 1, F.col(value))
+    return both.withColumn("before", F.max(ended).over(line)).where(F.col("end") == 0).drop("end")

@@ -1,7 +1,5 @@
 """What is stored: tables of the database that contradict each other."""
 
-from functools import reduce
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -9,7 +7,7 @@ from spec.guarantees import Level, checks
 
 from ..tables.columns import few, unless
 from .basis import judges
-from .evidence import sentence, violations
+from .evidence import cases, sentence, violations
 
 
 def _of(flaws: DataFrame, audit: str) -> DataFrame:
@@ -56,17 +54,19 @@ def dead_letters_are_of_their_messages(
         F.col("created_at").alias("their_time"),
     )
     both = log.join(few(wanted), ["lane", "offset"])
-    texts = (
-        (F.col("payload_hash") != F.col("their_payload"), "is a dead letter with another payload than the log has"),
+    wrong = (
+        (
+            F.col("payload_hash") != F.col("their_payload"),
+            F.lit("is a dead letter with another payload than the log has"),
+        ),
         (
             F.col("id_key").isNotNull() & (F.col("hash") != F.col("id_hash")),
-            "is a dead letter with another transaction id than the log has",
+            F.lit("is a dead letter with another transaction id than the log has"),
         ),
     )
-    found = [violations(both.where(wrong), F.lit(text)) for wrong, text in texts]
     timed = unless(both, queues.where("clock_stepped")).where(F.col("created_at") != F.col("their_time"))
-    found.append(violations(timed, F.lit("is a dead letter with another createdAt than the log has")))
-    return reduce(DataFrame.unionByName, found, _of(flaws, "dead_letters_are_of_their_messages"))
+    late = violations(timed, F.lit("is a dead letter with another createdAt than the log has"))
+    return _of(flaws, "dead_letters_are_of_their_messages").unionByName(cases(both, *wrong)).unionByName(late)
 
 
 @checks("G-DUR-1", "G-ORD-2", level=Level.AUDIT)

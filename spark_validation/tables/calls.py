@@ -183,7 +183,12 @@ class Calls(Base):
 
     @cached_property
     def lanes(self) -> DataFrame:
-        """The names of the lanes, with the known ``numbers`` of partitions of these names.
+        """The names of the lanes, with the known ``numbers`` of partitions of these names."""
+        return self._lanes.drop("told", "since")
+
+    @cached_property
+    def _lanes(self) -> DataFrame:
+        """Also whether calls have ``told`` a number, and since when there are calls.
 
         A number belongs to one name: to that in the database, else to that of most calls, above all pushes. Where
         another name has it, a message went astray.
@@ -198,23 +203,37 @@ class Calls(Base):
             numbers = F.transform(F.col(f"{items}.message_id"), number_of)
             places = F.arrays_zip(F.col(f"{items}.queue"), F.col(f"{items}.partition"), numbers.alias("part"))
             rows = self.calls.where(F.col("kind").isin(*kinds)).select(
-                F.explode(F.array_distinct(places)).alias("place")
+                F.explode(F.array_distinct(places)).alias("place"), "completed"
             )
-            names.append(rows.select("place.queue", "place.partition", "place.part", F.lit(weight).alias("weight")))
+            told = F.col("place.part").isNotNull().alias("told")
+            columns = ("place.queue", "place.partition", "place.part", "completed")
+            names.append(rows.select(*columns, told, F.lit(weight).alias("weight")))
         if self._database is not None:
             number = F.regexp_replace(F.lpad(F.lower(F.hex("part_id")), 12, "0"), "^(.{8})", "$1-")
             stored = self._database.heads.select("queue", "partition", number.alias("part"))
+            stored = stored.withColumns({"completed": F.lit(None).cast("bigint"), "told": F.lit(False)})
             names.append(stored.withColumn("weight", F.lit(NEVER)))
-        rows = (
-            reduce(DataFrame.unionByName, names).groupBy("queue", "partition", "part").agg(F.sum("weight").alias("w"))
-        )
+        of_part = reduce(DataFrame.unionByName, names).groupBy("queue", "partition", "part")
+        rows = of_part.agg(F.sum("weight").alias("w"), F.max("told").alias("told"), F.min("completed").alias("since"))
         of_number = Window.partitionBy("part").orderBy(F.desc("w"), "queue", "partition")
         own = F.when(F.row_number().over(of_number) == 1, F.col("part"))
-        named = rows.withColumn("own", own).groupBy("queue", "partition").agg(F.collect_set("own").alias("numbers"))
+        by_name = rows.withColumn("own", own).groupBy("queue", "partition")
+        named = by_name.agg(
+            F.collect_set("own").alias("numbers"), F.max("told").alias("told"), F.min("since").alias("since")
+        )
         # Without its lineage: nearly every table depends on it, and plans would grow without bounds.
         return named.withColumn("lane", lane()).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
 
     @cached_property
     def renewed(self) -> DataFrame:
-        """Lanes with several successive partitions, each of which began at offset 0."""
-        return self.lanes.where(F.size("numbers") > 1)
+        """Lanes with several successive partitions, each of which began at offset 0.
+
+        Where no call has told a number, that is so if there were calls before the queue was made.
+        """
+        several = F.size("numbers") > 1
+        if self._database is None:
+            return self._lanes.where(several).select("lane", "queue", "partition")
+        made = F.broadcast(self._database.queues.select("queue", F.col("created_at").alias("made")))
+        unnamed = F.coalesce(~F.col("told") & (F.col("since") < F.col("made")), F.lit(False))
+        rows = self._lanes.join(made, "queue", "left").where(several | unnamed)
+        return rows.select("lane", "queue", "partition")

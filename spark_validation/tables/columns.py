@@ -1,9 +1,10 @@
 """Columns and steps that several tables and audits share: lanes, hashes, joins with few rows."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 _Answer = TypeVar("_Answer")
@@ -123,7 +124,7 @@ def _few(rows: DataFrame) -> DataFrame:
     found = rows.limit(_BROADCAST_ROWS + 1).toArrow()
     if found.num_rows > _BROADCAST_ROWS:
         return rows
-    return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else rows.limit(0)
+    return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else nothing_of(rows)
 
 
 def is_empty(rows: DataFrame) -> bool:
@@ -137,15 +138,31 @@ def leaf(kept: DataFrame) -> DataFrame:
     Spark finds out that a table is kept only after it has analysed all that it was made of, once per query and again on
     each side of a join: that took more CPU than anything else in the audit of 100,000 messages.
     """
-    spark = kept.sparkSession
     plan = kept._jdf.queryExecution().withCachedData()  # noqa: SLF001 - Spark has no other way to a kept table
-    dataset = spark.sparkContext._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]  # noqa: SLF001
+    return _planned(kept.sparkSession, plan)
+
+
+def nothing_of(rows: DataFrame) -> DataFrame:
+    """A table with these columns, and without rows."""
+    relation, _ = _of_java(rows.sparkSession.sparkContext._jvm)  # noqa: SLF001
+    return _planned(rows.sparkSession, relation.apply(rows._jdf.queryExecution().analyzed().output()))  # noqa: SLF001
+
+
+def _planned(spark: SparkSession, plan: object) -> DataFrame:
+    _, dataset = _of_java(spark.sparkContext._jvm)  # noqa: SLF001
     return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)  # noqa: SLF001
+
+
+@cache
+def _of_java(jvm: Any) -> tuple[Any, Any]:  # noqa: ANN401
+    """Spark's factories of relations and datasets; Java looks for each part of their names in all archives."""
+    sql = jvm.org.apache.spark.sql
+    return getattr(getattr(sql.catalyst.plans.logical, "LocalRelation$"), "MODULE$"), sql.classic.Dataset
 
 
 def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
     """The rows; none if the other table has a row."""
-    return rows if is_empty(any_of) else rows.limit(0)
+    return rows if is_empty(any_of) else nothing_of(rows)
 
 
 def looked_up(rows: DataFrame) -> DataFrame:

@@ -221,6 +221,39 @@ def test_an_agent_of_which_nothing_is_known_may_have_pushed_first(spark):
     assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
 
 
+def told_less(call: Call, leases: str) -> Call:
+    """Without message ids, and with other leases."""
+    pushes = tuple(replace_(each, message_id=None) for each in call.pushes)
+    deliveries = tuple(replace_(each, message_id=None) for each in call.deliveries)
+    acks = tuple(replace_(each, message_id=None, lease=each.lease and f"{each.lease} {leases}") for each in call.acks)
+    lease = call.lease and f"{call.lease} {leases}"
+    return replace_(call, pushes=pushes, deliveries=deliveries, acks=acks, lease=lease)
+
+
+def test_a_queue_that_was_made_anew_is_not_judged_by_journals_without_message_ids(spark):
+    """What they tell of a name may be of either queue."""
+    first, later = Run("s", 1), Run("s", 50)
+    for simple, names in ((first, ("x", "y", "z")), (later, ("x", "w"))):
+        simple.wait(1 if simple is first else 600)
+        for name in names:
+            simple.push(("a", name))
+        while (popped := simple.pop(None, 1)).deliveries:
+            simple.ack(popped)
+        simple.drain(None)
+    later.end()
+    rows = later.tables()
+    [began] = {call.sent for call in later.calls[:1]}
+    made = replace_(next(each for each in rows.queues if each.queue == first.queue), created_at=began + 300 * SECOND)
+    rows.queues = [made if each.queue == made.queue else each for each in rows.queues]
+    rows.calls = [told_less(call, str(simple.now)) for simple in (first, later) for call in simple.calls]
+    rows.calls = [replace_(call, number=number) for number, call in enumerate(rows.calls)]
+    said = run(inputs(spark, rows))
+    assert [(each.audit, each.evidence) for each in said if each.violations] == []
+    unmade = replace_(made, created_at=0)
+    rows.queues = [unmade if each.queue == made.queue else each for each in rows.queues]
+    assert any(each.violations for each in run(inputs(spark, rows)))
+
+
 def test_an_audit_with_only_excused_rows_is_not_valid(spark):
     """Nothing is left to be judged: retention has removed everything, or the queue gives up in silence."""
     simple = Run("s", 1)
