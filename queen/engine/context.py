@@ -88,6 +88,26 @@ class Context:
         self.rules = Rules(limit_s, retry_timeout_s)
         self._interfaces: dict[type, Any] = {type(each): each for each in interfaces}
 
+    def each(self) -> "Sequence[Context]":
+        """The contexts of all databases: this one."""
+        return (self,)
+
+    def at(self, _number: int) -> "Context":
+        """The context of the database that gave a number to a partition, a queue, a dead letter or a stream."""
+        return self
+
+    async def home(self, _queue: str, _partition: str) -> "Context":
+        """The context of the database of a partition, or of the one where it would be made."""
+        return self
+
+    async def everywhere(self, work: "Callable[[Context], Awaitable[T]]") -> list[T]:
+        """The results of a function on each database.
+
+        Raises:
+            DatabaseUnavailableError: a database is unavailable; the others may have done it, and it can be repeated.
+        """
+        return [await work(self)]
+
     def interface(self, kind: type[T]) -> T:
         """What another interface needs, by its type.
 

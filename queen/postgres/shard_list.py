@@ -1,0 +1,81 @@
+"""The list of shards in each of their databases."""
+
+from typing import Any
+
+import asyncpg
+from msgspec import Struct
+
+from queen.core.errors import DatabaseSetupError
+from queen.core.placement import Shard, ShardList
+from queen.postgres.dsn import Target
+from queen.postgres.setup import open_connection
+
+_READ = "SELECT * FROM queen.read_shards_v1()"
+_STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7)"
+_POPULATED = "SELECT EXISTS (SELECT 1 FROM queen.queues)"
+_MISMATCH = "QN007"
+
+
+class Stored(Struct, frozen=True):
+    """What a database knows of the installation.
+
+    Attributes:
+        shards: the list; ``None``: it is used alone, or new.
+        own: the name of this database in the list.
+        opened: the version that places partitions.
+        populated: whether it has queues.
+    """
+
+    shards: ShardList | None
+    own: str | None
+    opened: int
+    populated: bool
+
+
+async def read(target: Target) -> Stored:
+    """The list as a prepared database has it.
+
+    Raises:
+        DatabaseUnavailableError: it is unreachable.
+        DatabaseSetupError: the log-in is refused.
+    """
+    connection = await open_connection(target)
+    try:
+        rows = await connection.fetch(_READ)
+        populated: bool = await connection.fetchval(_POPULATED)
+    finally:
+        await connection.close()
+    if not rows:
+        return Stored(None, None, 0, populated)
+    own = next((row["name"] for row in rows if row["own"]), None)
+    return Stored(shards_of(rows), own, rows[0]["opened"], populated)
+
+
+def shards_of(rows: list[Any]) -> ShardList:
+    """The list from the rows of ``read_shards_v1``."""
+    shards = [Shard(row["slot"], row["name"], row["added_in"], row["drained_in"]) for row in rows]
+    return ShardList(shards, rows[0]["version"])
+
+
+async def store(target: Target, shards: ShardList, own: str, opened: int) -> None:
+    """Stores a list in one database, which keeps a newer one.
+
+    Raises:
+        DatabaseUnavailableError: it is unreachable.
+        DatabaseSetupError: it is another shard, or of another installation.
+    """
+    connection = await open_connection(target)
+    each = shards.shards
+    try:
+        await connection.execute(
+            _STORE, [s.slot for s in each], [s.name for s in each], [s.added_in for s in each],
+            [s.drained_in for s in each], own, shards.version, opened,
+        )  # fmt: skip
+    except asyncpg.PostgresError as problem:
+        if problem.sqlstate != _MISMATCH:
+            raise
+        raise DatabaseSetupError(
+            f"DATABASE_URLS names {target.place} {own!r}, but {problem}: give each database the name that it had before"
+        ) from problem
+    finally:
+        await connection.close()

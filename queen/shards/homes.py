@@ -1,0 +1,103 @@
+"""Finds the shard of a partition: where it exists, or else where the list of shards places it."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+
+from queen.core.errors import DatabaseUnavailableError, QueenError
+from queen.core.placement import ShardList
+from queen.engine.context import Context
+
+#: A partition by queue and name.
+Key = tuple[str, str]
+
+
+class Homes:
+    """The shards of partitions, for one worker; bounded by ``limit`` entries.
+
+    Args:
+        shards: the list of shards.
+        contexts: what asks each shard, by its slot; a shard that is retired has none.
+        limit: the most partitions that are remembered.
+    """
+
+    def __init__(self, shards: ShardList, contexts: Mapping[int, Context], limit: int) -> None:
+        self.shards = shards
+        self._contexts = contexts
+        self._limit = limit
+        self._known: dict[Key, int] = {}
+
+    def known(self, key: Key) -> int | None:
+        """The slot of the shard of a partition, if it is remembered."""
+        return self._known.get(key)
+
+    def known_of(self, keys: Iterable[Key]) -> list[int] | None:
+        """The slots of the shards of partitions; ``None`` if one is not remembered."""
+        known, slots = self._known, []
+        for key in keys:
+            slot = known.get(key)
+            if slot is None:
+                return None
+            slots.append(slot)
+        return slots
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Forgets partitions: their queue was deleted, or the list of shards has changed."""
+        for key in keys:
+            self._known.pop(key, None)
+
+    async def find(self, keys: Iterable[Key]) -> dict[Key, int]:
+        """The slots of the shards of partitions; for one that does not exist, of the shard where it is to be made.
+
+        Raises:
+            DatabaseUnavailableError: a partition may exist on a shard that is unavailable, or else belongs on another.
+        """
+        slots = {key: self._known.get(key) for key in keys}
+        places = {key: self._places(key) for key, slot in slots.items() if slot is None}
+        found, silent = await self._ask({key: places[key] for key in places if len(places[key]) > 1})
+        for key, candidates in places.items():
+            slot = found.get(key, candidates[0])
+            if key not in found and (unsure := silent.keys() & set(candidates[1:])):
+                raise silent[min(unsure)]
+            slots[key] = slot
+            self._remember(key, slot)
+        return {key: slot for key, slot in slots.items() if slot is not None}
+
+    def _places(self, key: Key) -> list[int]:
+        """The slots of the shards where a partition may live, that of a new one first."""
+        slots = [self.shards.slot(name) for name in self.shards.candidates(*key)]
+        return [slot for slot in slots if slot is not None and slot in self._contexts]
+
+    async def _ask(self, places: Mapping[Key, Sequence[int]]) -> tuple[dict[Key, int], dict[int, QueenError]]:
+        """Where the partitions exist; and the shards that did not answer, with their errors."""
+        wanted: dict[int, list[Key]] = {}
+        for key, candidates in places.items():
+            for slot in candidates:
+                wanted.setdefault(slot, []).append(key)
+        answers = await asyncio.gather(*[self._exist(slot, keys) for slot, keys in wanted.items()])
+        found: dict[Key, int] = {}
+        silent: dict[int, QueenError] = {}
+        for slot, answer in zip(wanted, answers, strict=True):
+            if isinstance(answer, QueenError):
+                silent[slot] = answer
+            else:
+                found |= dict.fromkeys(answer, slot)
+        return found, silent
+
+    async def _exist(self, slot: int, keys: Sequence[Key]) -> list[Key] | QueenError:
+        """The partitions that exist on a shard, or its error."""
+        context = self._contexts[slot]
+        if context.unavailable:
+            name = next(shard.name for shard in self.shards.shards if shard.slot == slot)
+            return DatabaseUnavailableError(f"Database {name} is unavailable, and the partition may be there")
+        try:
+            rows = await context.idempotently(
+                lambda: context.database.resolve_partitions(keys, create=False), retries_during_outage=False
+            )
+        except QueenError as problem:
+            return problem
+        return [key for key, (_, part_id) in zip(keys, rows, strict=True) if part_id is not None]
+
+    def _remember(self, key: Key, slot: int) -> None:
+        self._known[key] = slot
+        if len(self._known) > self._limit:
+            del self._known[next(iter(self._known))]

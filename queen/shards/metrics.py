@@ -1,0 +1,35 @@
+"""The metrics of the engines of all shards, as one."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from msgspec import structs
+
+from queen.engine.metrics import EngineMetrics, JobQueueMetrics, SlotMetrics
+
+
+def combined(engines: Sequence[EngineMetrics]) -> EngineMetrics:
+    """The sums; a worker stops if one of its engines does."""
+    job_queues = sorted([each for engine in engines for each in engine.job_queues], key=lambda each: each.kind.value)
+    return EngineMetrics(
+        job_queues=tuple([_sum(list(same)) for _, same in groupby(job_queues, lambda each: each.kind)]),
+        hot=_slots([engine.hot for engine in engines]),
+        cold=_slots([engine.cold for engine in engines]),
+        waiting=sum(engine.waiting for engine in engines),
+        waiting_max=max(engine.waiting_max for engine in engines),
+        waiting_refused=sum(engine.waiting_refused for engine in engines),
+        prefetched=sum(engine.prefetched for engine in engines),
+        prefetched_in_vain=sum(engine.prefetched_in_vain for engine in engines),
+        wait_lists=sum(engine.wait_lists for engine in engines),
+        stopping=any(engine.stopping for engine in engines),
+    )
+
+
+def _slots(slots: Sequence[SlotMetrics]) -> SlotMetrics:
+    return SlotMetrics(sum(each.total for each in slots), sum(each.free for each in slots))
+
+
+def _sum(same: Sequence[JobQueueMetrics]) -> JobQueueMetrics:
+    first, *others = same
+    names = [name for name in JobQueueMetrics.__struct_fields__ if name != "kind"]
+    return structs.replace(first, **{name: sum(getattr(each, name) for each in (first, *others)) for name in names})

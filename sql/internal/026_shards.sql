@@ -1,0 +1,32 @@
+-- Where a partition lives, if an installation has several databases (ADR 68). queen/core/placement.py computes the same.
+CREATE OR REPLACE FUNCTION queen.home_of(p_queue text, p_partition text, p_version int) RETURNS text
+LANGUAGE sql STABLE STRICT
+RETURN coalesce(
+    (SELECT s.name FROM queen.shards AS s WHERE s.name = substring(p_partition FROM '@([^@]*)$')),
+    (
+        SELECT s.name FROM queen.shards AS s
+        WHERE s.added_in <= p_version AND (s.drained_in IS NULL OR s.drained_in > p_version)
+        ORDER BY md5(s.name || E'\x1f' || p_queue || E'\x1f' || p_partition) COLLATE "C" DESC LIMIT 1
+    )
+);
+COMMENT ON FUNCTION queen.home_of IS
+    'The name of the shard on which a version of the list places a partition: the name after @, or by rendezvous hashing.';
+
+-- Whether this database may make a partition: alone, or as the home of it in every version of the list that is in use.
+-- The lock keeps a change of the list out until the commit.
+CREATE OR REPLACE FUNCTION queen.is_home(p_queue text, p_partition text) RETURNS bool
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_list queen.shard_list;
+    v_own text;
+BEGIN
+    SELECT * INTO v_list FROM queen.shard_list FOR SHARE;
+    IF NOT FOUND THEN
+        RETURN true;
+    END IF;
+    SELECT s.name INTO v_own FROM queen.shards AS s WHERE s.own;
+    RETURN v_own = queen.home_of(p_queue, p_partition, v_list.opened)
+        AND v_own = queen.home_of(p_queue, p_partition, v_list.version);
+END $$;
+COMMENT ON FUNCTION queen.is_home IS 'Internal: whether a partition may be made in this database.';
