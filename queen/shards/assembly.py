@@ -10,7 +10,6 @@ from queen.engine.handle import Assembled
 from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
 from queen.postgres.dsn import Target, parse
-from queen.shards.administration import ShardedAdministration
 from queen.shards.context import ShardedContext
 from queen.shards.homes import Homes
 from queen.shards.router import Router, Shards
@@ -45,9 +44,11 @@ async def assemble_shards(
     }
     contexts = {slot: each.context for slot, each in assembled.items()}
     homes = Homes(known.shards, contexts, settings.engine.cached_partitions)
-    context = ShardedContext(contexts, homes, ShardedAdministration(contexts))
+    context = ShardedContext(contexts, homes)
     router.begin(
-        Shards({slot: each.engine for slot, each in assembled.items()}, contexts, homes, lambda work: work(context), specs)
+        Shards(
+            {slot: each.engine for slot, each in assembled.items()}, contexts, homes, lambda work: work(context), specs
+        )
     )
 
     def receive_packet(packet: bytes) -> None:
