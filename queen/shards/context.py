@@ -26,7 +26,13 @@ class ShardedContext(Context):
     def __init__(self, contexts: Mapping[int, Context], homes: Homes, administration: Administration) -> None:
         first = contexts[FIRST]
         super().__init__(
-            first.database, administration, first.cache, ignore_notification, 0.0, keys=first.keys, counters=first.counters
+            first.database,
+            administration,
+            first.cache,
+            ignore_notification,
+            0.0,
+            keys=first.keys,
+            counters=first.counters,
         )
         self.rules = first.rules
         self._contexts, self._homes = contexts, homes
