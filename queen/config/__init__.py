@@ -44,7 +44,9 @@ class Settings(Struct, frozen=True, kw_only=True):
         """The settings for one of several databases, whose spool has a folder of its own."""
         url = dict(self.database.shards)[name]
         database = msgspec.structs.replace(self.database, dsn=url, shards=())
-        return msgspec.structs.replace(self, database=database, spool=msgspec.structs.replace(self.spool, folder=folder))
+        return msgspec.structs.replace(
+            self, database=database, spool=msgspec.structs.replace(self.spool, folder=folder)
+        )
 
     @property
     def pool_sizes(self) -> PoolSizes:

@@ -9,7 +9,7 @@ partition that belongs elsewhere.
 from collections.abc import Sequence
 from hashlib import md5
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from queen.core.errors import SettingError
 
@@ -32,12 +32,14 @@ class Shard(Struct, frozen=True):
         name: from DATABASE_URLS.
         added_in: the version of the list that began to place partitions on it.
         drained_in: the version that ended that; ``None``: it still does.
+        retired: whether it has no partitions any more, and may be gone.
     """
 
     slot: int
     name: str
     added_in: int
     drained_in: int | None = None
+    retired: bool = False
 
     def takes(self, version: int) -> bool:
         """Whether a version of the list places partitions on it."""
@@ -50,10 +52,22 @@ class ShardList(Struct, frozen=True):
     Attributes:
         shards: by slot.
         version: counts changes, from 1.
+        opened: the version that places partitions. While it is the one before ``version``, a partition that the two
+            place differently is not made.
     """
 
     shards: Sequence[Shard]
     version: int
+    opened: int
+
+    @property
+    def in_use(self) -> list[Shard]:
+        """The shards that may have partitions."""
+        return [shard for shard in self.shards if not shard.retired]
+
+    def find(self, name: str) -> Shard | None:
+        """The shard of a name."""
+        return next((shard for shard in self.shards if shard.name == name), None)
 
     def names(self, version: int) -> list[str]:
         """The shards on which a version places partitions."""
@@ -61,7 +75,8 @@ class ShardList(Struct, frozen=True):
 
     def slot(self, name: str) -> int | None:
         """The slot of a name."""
-        return next((shard.slot for shard in self.shards if shard.name == name), None)
+        shard = self.find(name)
+        return None if shard is None else shard.slot
 
     def home(self, queue: str, partition: str) -> str:
         """The shard on which a new partition is made."""
@@ -94,11 +109,59 @@ def first_list(names: Sequence[str], populated: Sequence[str]) -> ShardList:
     """
     if len(populated) > 1:
         raise SettingError(
-            f"The databases {' and '.join(populated)} of DATABASE_URLS both have queues, but were never shards of one "
+            f"The databases {' and '.join(populated)} of DATABASE_URLS have queues, but were never shards of one "
             "installation: begin with at most one that has queues"
         )
     if not populated:
-        return ShardList([Shard(slot, name, 1) for slot, name in enumerate(names)], 1)
+        return ShardList([Shard(slot, name, 1) for slot, name in enumerate(names)], 1, 1)
     others = [name for name in names if name not in populated]
     shards = [Shard(0, populated[0], 1), *(Shard(slot, name, 2) for slot, name in enumerate(others, 1))]
-    return ShardList(shards, 2 if others else 1)
+    version = 2 if others else 1
+    return ShardList(shards, version, version)
+
+
+def with_added(known: ShardList, name: str) -> ShardList:
+    """The next list, which places partitions on one more shard, or again on one that was drained.
+
+    Raises:
+        SettingError: it does so already, or there are too many shards.
+    """
+    version, found = known.version + 1, known.find(name)
+    if found is not None and found.drained_in is None:
+        raise SettingError(f"{name} is a shard already")
+    if found is not None:
+        raise SettingError(f"{name} was a shard before: give the database another name, and begin with an empty one")
+    if len(known.shards) == SLOTS_MAX:
+        raise SettingError(f"An installation has had {SLOTS_MAX} shards, which is the most")
+    return ShardList([*known.shards, Shard(len(known.shards), name, version)], version, known.opened)
+
+
+def with_drained(known: ShardList, name: str) -> ShardList:
+    """The next list, which places no more partitions on a shard.
+
+    Raises:
+        SettingError: it is no shard, is drained already, or is the last one that takes partitions.
+    """
+    version = known.version + 1
+    found = known.find(name)
+    if found is None:
+        raise SettingError(f"{name} is no shard: the shards are {', '.join(shard.name for shard in known.shards)}")
+    if found.drained_in is not None:
+        raise SettingError(f"{name} is drained already")
+    if known.names(known.version) == [name]:
+        raise SettingError(f"{name} is the only shard that takes partitions: add another one first")
+    drained = structs.replace(found, drained_in=version)
+    return ShardList([drained if shard is found else shard for shard in known.shards], version, known.opened)
+
+
+def with_retired(known: ShardList, name: str) -> ShardList:
+    """The next list, which does not count on a drained shard any more.
+
+    Raises:
+        SettingError: it is not drained.
+    """
+    found = known.find(name)
+    if found is None or found.drained_in is None or found.slot == 0:
+        raise SettingError(f"{name} is not drained: `queen shards drain {name}` first; the first shard stays")
+    retired = structs.replace(found, retired=True)
+    return ShardList([retired if shard is found else shard for shard in known.shards], known.version + 1, known.opened)

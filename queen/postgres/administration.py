@@ -4,11 +4,14 @@ from uuid import UUID
 
 from queen.core.administration import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
 from queen.core.limits import CURSORS_STEP
+from queen.core.placement import ShardList
 from queen.postgres.catalogue import CatalogueStore
 from queen.postgres.consumer_groups import ConsumerGroupStore
 from queen.postgres.dead_letters import DeadLetterStore
 from queen.postgres.messages import MessageStore
 from queen.postgres.pool import Pool
+from queen.postgres.shard_list import READ as READ_SHARDS
+from queen.postgres.shard_list import shards_of
 from queen.postgres.statement import call
 from queen.postgres.statistics import StatisticsStore
 from queen.postgres.timers import TimerStore
@@ -59,6 +62,10 @@ class AdministrationStore:
         """The secret of the instances of this database, where the settings have none."""
         [row] = await self._pool.fetch(_PEER_SECRET)
         return str(row["secret"])
+
+    async def shards(self) -> ShardList | None:
+        """The list of shards as this database has it; ``None``: it is used alone."""
+        return shards_of(await self._pool.fetch(READ_SHARDS))
 
     async def switches(self) -> dict[str, bool]:
         """The switches of the whole installation that were set."""

@@ -1,5 +1,6 @@
 """The list of shards in each of their databases."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import asyncpg
@@ -10,8 +11,8 @@ from queen.core.placement import Shard, ShardList
 from queen.postgres.dsn import Target
 from queen.postgres.setup import open_connection
 
-_READ = "SELECT * FROM queen.read_shards_v1()"
-_STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7)"
+READ = "SELECT * FROM queen.read_shards_v1()"
+_STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _POPULATED = "SELECT EXISTS (SELECT 1 FROM queen.queues)"
 _MISMATCH = "QN007"
 
@@ -22,13 +23,11 @@ class Stored(Struct, frozen=True):
     Attributes:
         shards: the list; ``None``: it is used alone, or new.
         own: the name of this database in the list.
-        opened: the version that places partitions.
         populated: whether it has queues.
     """
 
     shards: ShardList | None
     own: str | None
-    opened: int
     populated: bool
 
 
@@ -41,23 +40,23 @@ async def read(target: Target) -> Stored:
     """
     connection = await open_connection(target)
     try:
-        rows = await connection.fetch(_READ)
+        rows = await connection.fetch(READ)
         populated: bool = await connection.fetchval(_POPULATED)
     finally:
         await connection.close()
-    if not rows:
-        return Stored(None, None, 0, populated)
     own = next((row["name"] for row in rows if row["own"]), None)
-    return Stored(shards_of(rows), own, rows[0]["opened"], populated)
+    return Stored(shards_of(rows), own, populated)
 
 
-def shards_of(rows: list[Any]) -> ShardList:
-    """The list from the rows of ``read_shards_v1``."""
-    shards = [Shard(row["slot"], row["name"], row["added_in"], row["drained_in"]) for row in rows]
-    return ShardList(shards, rows[0]["version"])
+def shards_of(rows: Sequence[Mapping[str, Any]]) -> ShardList | None:
+    """The list from the rows of ``read_shards_v1``; ``None``: there are none."""
+    if not rows:
+        return None
+    shards = [Shard(*[row[field] for field in Shard.__struct_fields__]) for row in rows]
+    return ShardList(shards, rows[0]["version"], rows[0]["opened"])
 
 
-async def store(target: Target, shards: ShardList, own: str, opened: int) -> None:
+async def store(target: Target, shards: ShardList, own: str) -> None:
     """Stores a list in one database, which keeps a newer one.
 
     Raises:
@@ -69,7 +68,7 @@ async def store(target: Target, shards: ShardList, own: str, opened: int) -> Non
     try:
         await connection.execute(
             _STORE, [s.slot for s in each], [s.name for s in each], [s.added_in for s in each],
-            [s.drained_in for s in each], own, shards.version, opened,
+            [s.drained_in for s in each], [s.retired for s in each], own, shards.version, shards.opened,
         )  # fmt: skip
     except asyncpg.PostgresError as problem:
         if problem.sqlstate != _MISMATCH:

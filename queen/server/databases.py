@@ -32,7 +32,7 @@ async def prepare_shards(settings: Settings) -> tuple[DatabaseInfo, Path]:
     folder = Path(settings.spool.folder) if settings.spool.folder else place.default_parent(settings.server.data_dir)
     _make(folder)
     known = await setup.prepare(targets_of(settings), folder)
-    for shard in known.shards.shards:
+    for shard in known.in_use:
         await _prepare_spool(settings, folder, shard.name, infos[shard.name])
     reached = [info for info in infos.values() if isinstance(info, DatabaseInfo)]
     if not reached:

@@ -1,19 +1,26 @@
 """Builds the engines of all shards of a worker, and the router before them."""
 
-from collections.abc import Callable
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from queen.config import Settings
+from queen.core.errors import QueenError
 from queen.core.job_type import JobType
-from queen.engine.handle import Assembled
+from queen.core.placement import Shard, ShardList
+from queen.engine.context import Context
+from queen.engine.handle import Assembled, JobTaker
 from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
 from queen.postgres.dsn import Target, parse
 from queen.shards.context import ShardedContext
 from queen.shards.homes import Homes
 from queen.shards.router import Router, Shards
-from queen.shards.setup import prepare
+from queen.shards.setup import REFRESH_S, newest, prepare, remember
+
+log = logging.getLogger("queen.shards")
 
 
 class AssembleDatabase(Protocol):
@@ -28,35 +35,92 @@ def targets_of(settings: Settings) -> dict[str, Target]:
     return {name: parse(url, "queen", timeout_ms) for name, url in settings.database.shards}
 
 
+class Workshop:
+    """Builds what a worker has for each shard, also for those that are added while it runs.
+
+    Args:
+        settings: of the worker.
+        assemble: builds what it has for one database.
+        router: gets the answers.
+    """
+
+    def __init__(self, settings: Settings, assemble: AssembleDatabase, router: Router) -> None:
+        self._settings, self._assemble, self._router = settings, assemble, router
+        self.spools = Path(settings.spool.folder)
+        self.assembled: dict[int, Assembled] = {}
+        self.contexts: dict[int, Context] = {}
+        self.engines: dict[int, JobTaker] = {}
+
+    async def build(self, shard: Shard) -> None:
+        """Builds what is needed for a shard.
+
+        Raises:
+            QueenError: its database cannot be used.
+        """
+        folder = self.spools / shard.name
+        folder.mkdir(mode=0o700, exist_ok=True)
+        settings = self._settings.of_shard(shard.name, str(folder))
+        done = await self._assemble(settings, self._router.answered, shard.name)
+        self.assembled[shard.slot] = done
+        self.contexts[shard.slot], self.engines[shard.slot] = done.context, done.engine
+
+    async def build_new(self, shards: ShardList) -> None:
+        """Builds what is missing for a new list. What cannot be built is tried again."""
+        for shard in shards.in_use:
+            if shard.slot in self.assembled:
+                continue
+            if shard.name not in dict(self._settings.database.shards):
+                log.error("DATABASE_URLS of this server lacks %s, which is a shard now: restart it with it", shard.name)
+                continue
+            try:
+                await self.build(shard)
+            except QueenError as problem:
+                log.error("Database %s cannot be used yet: %s", shard.name, problem)  # noqa: TRY400 - it explains itself
+
+
+async def _follow(workshop: Workshop, homes: Homes) -> None:
+    """Reads the list from time to time, and takes part in its changes."""
+    while True:
+        await asyncio.sleep(REFRESH_S)
+        known = newest(await _lists(workshop.contexts))
+        if known is None or (known.version, known.opened) <= (homes.shards.version, homes.shards.opened):
+            continue
+        await workshop.build_new(known)
+        homes.shards = known
+        remember(workshop.spools, known)
+
+
+async def _lists(contexts: Mapping[int, Context]) -> list[ShardList | None]:
+    asked = [context.administration.shards() for context in contexts.values() if not context.unavailable]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    return [answer for answer in answers if isinstance(answer, ShardList)]
+
+
 async def assemble_shards(
     settings: Settings,
     answer: Callable[[Job, Any], None],
     assemble: AssembleDatabase,
-    specs: dict[JobType, JobSpec],
+    specs: Mapping[JobType, JobSpec],
 ) -> Assembled:
     """The engines of all shards behind a router; the master has prepared databases and spools."""
-    spools = Path(settings.spool.folder)
-    known = await prepare(targets_of(settings), spools)
     router = Router(answer)
-    assembled = {
-        shard.slot: await assemble(settings.of_shard(shard.name, str(spools / shard.name)), router.answered, shard.name)
-        for shard in known.shards.shards
-    }
-    contexts = {slot: each.context for slot, each in assembled.items()}
-    homes = Homes(known.shards, contexts, settings.engine.cached_partitions)
-    context = ShardedContext(contexts, homes)
-    router.begin(
-        Shards(
-            {slot: each.engine for slot, each in assembled.items()}, contexts, homes, lambda work: work(context), specs
-        )
-    )
+    workshop = Workshop(settings, assemble, router)
+    known = await prepare(targets_of(settings), workshop.spools)
+    for shard in known.in_use:
+        await workshop.build(shard)
+    homes = Homes(known, workshop.contexts, settings.engine.cached_partitions)
+    context = ShardedContext(workshop.contexts, homes)
+    router.begin(Shards(workshop.engines, workshop.contexts, homes, lambda work: work(context), specs))
+    following = asyncio.create_task(_follow(workshop, homes))
 
     def receive_packet(packet: bytes) -> None:
-        for each in assembled.values():
+        for each in workshop.assembled.values():
             each.receive_packet(packet)
 
     async def close() -> None:
-        for each in assembled.values():
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        for each in workshop.assembled.values():
             await each.close()
 
     return Assembled(router, context, receive_packet, close)

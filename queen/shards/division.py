@@ -3,7 +3,7 @@
 What spans databases is all or none on each of them, not together. A transaction must not be divided, so it is refused.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct, structs
@@ -222,7 +222,7 @@ class DividedAck(Struct, frozen=True):
 class AckDivision:
     """Acks go to the shards that the ids of their partitions name."""
 
-    def __init__(self, engines: frozenset[int]) -> None:
+    def __init__(self, engines: Container[int]) -> None:
         self._engines = engines
 
     def slot(self, item: AckItem) -> int:
@@ -267,7 +267,7 @@ class DividedRenewal(Struct, frozen=True):
 class RenewalDivision:
     """Renewals go to all shards; one of them knows the lease."""
 
-    def __init__(self, slots: Sequence[int]) -> None:
+    def __init__(self, slots: Collection[int]) -> None:
         self._slots = slots
 
     def slots(self, _request: RenewLease) -> None:  # noqa: D102
@@ -277,7 +277,7 @@ class RenewalDivision:
         return []
 
     async def divide(self, request: RenewLease) -> DividedRenewal:  # noqa: D102
-        return DividedRenewal(request, self._slots)
+        return DividedRenewal(request, list(self._slots))
 
 
 # ---------------------------------------------------------------- transaction, cycle
@@ -364,7 +364,7 @@ class DividedTimers(Struct, frozen=True):
 class TimerDivision:
     """New timers go to the shards of their partitions, other changes to all shards."""
 
-    def __init__(self, homes: Homes, slots: Sequence[int]) -> None:
+    def __init__(self, homes: Homes, slots: Collection[int]) -> None:
         self._homes, self._all = homes, slots
 
     def slots(self, _request: Sequence[TimerChange]) -> None:  # noqa: D102
@@ -396,9 +396,9 @@ class SimpleMqDivision:
         return Whole(FIRST, request)
 
 
-def divisions(homes: Homes, slots: Sequence[int]) -> Mapping[JobType, Division]:
-    """How each kind of job is divided."""
-    acks = AckDivision(frozenset(slots))
+def divisions(homes: Homes, slots: Collection[int]) -> Mapping[JobType, Division]:
+    """How each kind of job is divided; ``slots`` are those of the shards, to which others may be added."""
+    acks = AckDivision(slots)
     found: dict[JobType, Division] = {
         JobType.PUSH: PushDivision(homes),
         JobType.POP: PopDivision(homes),

@@ -16,15 +16,26 @@ class Homes:
 
     Args:
         shards: the list of shards.
-        contexts: what asks each shard, by its slot; a shard that is retired has none.
+        contexts: what asks each shard, by its slot; a shard that is retired has none. Shards may be added to it.
         limit: the most partitions that are remembered.
     """
 
     def __init__(self, shards: ShardList, contexts: Mapping[int, Context], limit: int) -> None:
-        self.shards = shards
+        self._shards = shards
         self._contexts = contexts
         self._limit = limit
         self._known: dict[Key, int] = {}
+
+    @property
+    def shards(self) -> ShardList:
+        """The list of shards."""
+        return self._shards
+
+    @shards.setter
+    def shards(self, shards: ShardList) -> None:
+        """A new list: what was not made yet may belong to another shard now."""
+        self._shards = shards
+        self._known.clear()
 
     def known(self, key: Key) -> int | None:
         """The slot of the shard of a partition, if it is remembered."""
@@ -91,8 +102,9 @@ class Homes:
         """The partitions that exist on a shard, or its error."""
         context = self._contexts[slot]
         if context.unavailable:
-            name = next(shard.name for shard in self.shards.shards if shard.slot == slot)
-            return DatabaseUnavailableError(f"Database {name} is unavailable, and the partition may be there")
+            return DatabaseUnavailableError(
+                f"Database {self.name(slot)} is unavailable, and the partition may be there"
+            )
         try:
             rows = await context.idempotently(
                 lambda: context.database.resolve_partitions(keys, create=False), retries_during_outage=False
@@ -100,6 +112,10 @@ class Homes:
         except QueenError as problem:
             return problem
         return [key for key, (_, part_id) in zip(keys, rows, strict=True) if part_id is not None]
+
+    def name(self, slot: int) -> str:
+        """The name of a shard."""
+        return self._shards.shards[slot].name
 
     def _remember(self, key: Key, slot: int) -> None:
         self._known[key] = slot

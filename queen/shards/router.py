@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from queen.core.errors import DataRejectedError, QueenError
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
 from queen.core.job_type import JobType
 from queen.core.placement import slot_of
 from queen.engine.context import Context
@@ -31,8 +31,9 @@ from queen.shards.waiting import ack_of, acknowledged
 
 log = logging.getLogger("queen.engine")
 
-#: How often a job is routed again because its partition turned out to belong to another shard.
-_ATTEMPTS = 3
+#: How often a request is divided again because its partition turned out to belong to another shard, and the pause
+#: before: longer together than a change of the list takes.
+_ATTEMPTS, _PAUSE_S = 30, 0.25
 #: PostgreSQL's code for a partition that is not made there (sql/procedures/resolve_partitions.sql).
 _MISPLACED = "QN006"
 
@@ -80,8 +81,12 @@ class Router:
     def begin(self, shards: Shards) -> None:
         """Takes the engines, which need ``answered`` when they are made."""
         self._shards = shards
-        self._slots = sorted(shards.engines)
-        self._divisions: Mapping[JobType, Division] = divisions(shards.homes, self._slots)
+        self._divisions: Mapping[JobType, Division] = divisions(shards.homes, shards.engines)
+
+    @property
+    def _slots(self) -> Sequence[int]:
+        """The shards; one may be added at any time."""
+        return list(self._shards.engines)
 
     def answered(self, job: Job, result: Any) -> None:  # noqa: ANN401 - a result or an exception
         """Takes the answer of an engine."""
@@ -91,7 +96,7 @@ class Router:
             return
         self._whole.pop(job, None)
         if _is_misplaced(result):
-            self._start(job, self._divide(job, moved=True))
+            self._start(job, self._divide(job.kind, job.request, 1))
         else:
             self._answer(job, result)
 
@@ -101,7 +106,7 @@ class Router:
         for job in jobs:
             slot = self._slot(job)
             if slot is None:
-                self._start(job, self._divide(job))
+                self._start(job, self._divide(job.kind, job.request))
                 continue
             whole.setdefault(slot, []).append(job)
             if self._shards.specs[job.kind].waiting is not None:
@@ -167,23 +172,36 @@ class Router:
             self._working.pop(job, None)
         self._answer(job, result)
 
-    async def _divide(self, job: Job, *, moved: bool = False) -> Any:  # noqa: ANN401 - any result
-        """The result of a job that concerns several shards, or partitions that have to be found."""
-        if job.kind is JobType.CUSTOM:
-            return await self._shards.run(job.request)
-        division = self._divisions[job.kind]
-        for _ in range(_ATTEMPTS):
-            if moved:
-                self._shards.homes.forget(division.partitions(job.request))
-            divided = await division.divide(job.request)
-            if divided is None:
-                return await self._pop_anywhere(job.request)
-            parts = [self._send(slot, job.kind, request) for slot, request in divided.requests.items()]
-            results = await asyncio.gather(*[part.future for part in parts], return_exceptions=True)
-            moved = any(_is_misplaced(result) for result in results)
-            if not moved:
-                return divided.join(dict(zip(divided.requests, results, strict=True)))
-        raise next(result for result in results if _is_misplaced(result))
+    async def _divide(self, kind: JobType, request: Any, attempt: int = 0) -> Any:  # noqa: ANN401 - any operation's
+        """The result of a request that concerns several shards, or partitions that have to be found.
+
+        ``attempt``: how often its partitions turned out to belong to other shards.
+        """
+        if kind is JobType.CUSTOM:
+            return await self._shards.run(request)
+        division = self._divisions[kind]
+        if attempt:
+            self._shards.homes.forget(division.partitions(request))
+            await asyncio.sleep(_PAUSE_S)
+        divided = await division.divide(request)
+        if divided is None:
+            return await self._pop_anywhere(request)
+        parts = [self._carry_out_part(slot, kind, part, attempt) for slot, part in divided.requests.items()]
+        results = await asyncio.gather(*parts, return_exceptions=True)
+        return divided.join(dict(zip(divided.requests, results, strict=True)))
+
+    async def _carry_out_part(self, slot: int, kind: JobType, request: Any, attempt: int) -> Any:  # noqa: ANN401
+        """The result of a part; it is divided again if a partition of it belongs to another shard."""
+        try:
+            return await self._send(slot, kind, request).future
+        except DataRejectedError as problem:
+            if not _is_misplaced(problem):
+                raise
+            if attempt == _ATTEMPTS:
+                raise DatabaseUnavailableError(
+                    "The list of databases is being changed, and the partition cannot be made yet: try again"
+                ) from problem
+        return await self._divide(kind, request, attempt + 1)
 
     def _send(self, slot: int, kind: JobType, request: Any) -> Part:  # noqa: ANN401 - any operation
         part = Part(kind, request, self._loop.create_future())
@@ -199,8 +217,9 @@ class Router:
         until = self._loop.time() + pop.wait_ms / 1000
         at_once, first = structs.replace(pop, wait_ms=0), next(self._turn)
         problems = []
-        for number in range(len(self._slots)):
-            slot = self._slots[(first + number) % len(self._slots)]
+        slots = [slot for slot in self._slots if not self._shards.contexts[slot].unavailable] or self._slots
+        for number in range(len(slots)):
+            slot = slots[(first + number) % len(slots)]
             try:
                 popped = await self._first([(slot, self._send(slot, JobType.POP, at_once))], pop)
             except QueenError as problem:
@@ -211,7 +230,7 @@ class Router:
         left_ms = int(1000 * (until - self._loop.time()))
         if left_ms > 0:
             return await self._wait_anywhere(pop, left_ms)
-        if len(problems) == len(self._slots):
+        if len(problems) == len(slots):
             raise problems[0]
         return Popped()
 

@@ -4,13 +4,15 @@ CREATE TABLE queen.shards (
     name text COLLATE "C" NOT NULL UNIQUE,
     own bool NOT NULL,
     added_in int NOT NULL,
-    drained_in int
+    drained_in int,
+    retired bool NOT NULL DEFAULT false
 );
 COMMENT ON TABLE queen.shards IS 'The databases of an installation that has several; the same in each of them but for own.';
 COMMENT ON COLUMN queen.shards.slot IS 'Number of the shard: the first 8 of the 48 bits of its ids. Never used again.';
 COMMENT ON COLUMN queen.shards.own IS 'Whether it is this database.';
 COMMENT ON COLUMN queen.shards.added_in IS 'The version of the list that began to place partitions here.';
 COMMENT ON COLUMN queen.shards.drained_in IS 'The version that ended that; null: it still does.';
+COMMENT ON COLUMN queen.shards.retired IS 'Whether it has no partitions any more, and may be gone.';
 
 CREATE TABLE queen.shard_list (
     id bool PRIMARY KEY DEFAULT true CHECK (id),

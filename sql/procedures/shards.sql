@@ -1,5 +1,6 @@
 -- Purpose:   stores the list of shards; an older one than the stored list changes nothing.
 -- Arguments: one element per shard: p_slot, p_name, p_added, p_drained (null: it takes new partitions)
+--            p_retired whether it has no partitions any more
 --            p_own     the name of this database
 --            p_version, p_opened  as in queen.shard_list
 -- Returns:   nothing.
@@ -7,7 +8,7 @@
 -- Locks:     the row of queen.shard_list, for which calls that make partitions wait.
 -- Writes:    shards, shard_list; the sequences of ids begin in the range of the slot.
 CREATE OR REPLACE FUNCTION queen.store_shards_v1(
-    p_slot int[], p_name text[], p_added int[], p_drained int[], p_own text, p_version int, p_opened int
+    p_slot int[], p_name text[], p_added int[], p_drained int[], p_retired bool[], p_own text, p_version int, p_opened int
 ) RETURNS void
 LANGUAGE plpgsql
 AS $$
@@ -31,10 +32,11 @@ BEGIN
     IF (v_list.version, v_list.opened) >= (p_version, p_opened) THEN
         RETURN;
     END IF;
-    INSERT INTO queen.shards AS s (slot, name, own, added_in, drained_in)
-    SELECT u.slot, u.name, u.name = p_own, u.added, u.drained
-    FROM unnest(p_slot, p_name, p_added, p_drained) AS u (slot, name, added, drained)
-    ON CONFLICT (slot) DO UPDATE SET added_in = excluded.added_in, drained_in = excluded.drained_in;
+    INSERT INTO queen.shards AS s (slot, name, own, added_in, drained_in, retired)
+    SELECT u.slot, u.name, u.name = p_own, u.added, u.drained, u.retired
+    FROM unnest(p_slot, p_name, p_added, p_drained, p_retired) AS u (slot, name, added, drained, retired)
+    ON CONFLICT (slot) DO UPDATE
+    SET added_in = excluded.added_in, drained_in = excluded.drained_in, retired = excluded.retired;
     INSERT INTO queen.shard_list AS l (version, opened) VALUES (p_version, p_opened)
     ON CONFLICT (id) DO UPDATE SET version = excluded.version, opened = excluded.opened;
     IF v_list IS NULL THEN
@@ -52,11 +54,11 @@ COMMENT ON FUNCTION queen.store_shards_v1 IS 'Stores the list of the databases o
 -- Purpose:   the list of shards, as this database knows it.
 -- Returns:   one row per shard; none: this database is used alone.
 CREATE OR REPLACE FUNCTION queen.read_shards_v1() RETURNS TABLE (
-    slot int, name text, own bool, added_in int, drained_in int, version int, opened int
+    slot int, name text, own bool, added_in int, drained_in int, retired bool, version int, opened int
 )
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT s.slot, s.name, s.own, s.added_in, s.drained_in, l.version, l.opened
+    SELECT s.slot, s.name, s.own, s.added_in, s.drained_in, s.retired, l.version, l.opened
     FROM queen.shards AS s CROSS JOIN queen.shard_list AS l ORDER BY s.slot;
 END;
 COMMENT ON FUNCTION queen.read_shards_v1 IS 'The databases of an installation that has several.';

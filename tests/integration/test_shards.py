@@ -1,0 +1,194 @@
+"""One server over three databases: where messages go, and that they come."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.processes import Server
+from tests.support.servers import create_database, drop_database
+from tests.support.shards import serving_shards, urls
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.fixture(scope="module")
+def server(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two workers over three databases."""
+    databases = {name: asyncio.run(create_database(postgres)) for name in NAMES}
+    with ExitStack() as stack:
+        for url in databases.values():
+            stack.callback(lambda url=url: asyncio.run(drop_database(postgres, url)))
+        yield stack.enter_context(serving_shards(databases, tmp_path_factory.mktemp("shards")))
+
+
+@pytest.fixture
+async def api(server: Server) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as client:
+        yield client
+
+
+def slot(identifier: str) -> int:
+    """The slot of the shard of an id."""
+    return int(identifier[:2], 16)
+
+
+def items(queue: str, *partitions: str, each: int = 1) -> list[dict[str, object]]:
+    return [
+        {"queue": queue, "partition": partition, "payload": {"n": number}, "transactionId": f"{partition}-{number}"}
+        for partition in partitions
+        for number in range(each)
+    ]
+
+
+async def push(api: httpx.AsyncClient, pushed: list[dict[str, object]]) -> list[dict[str, str]]:
+    answer = await api.post("/api/v1/push", json={"items": pushed})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+async def drain(api: httpx.AsyncClient, queue: str, **query: object) -> list[dict[str, object]]:
+    """All messages that pops without a wait get, acknowledged."""
+    found: list[dict[str, object]] = []
+    while (answer := await api.get(f"/api/v1/pop/queue/{queue}", params={"batch": 100, **query})).status_code == 200:
+        messages = answer.json()["messages"]
+        acks = [
+            {"transactionId": m["transactionId"], "partitionId": m["partitionId"], "leaseId": m["leaseId"],
+             "status": "completed"} for m in messages
+        ]  # fmt: skip
+        acked = await api.post("/api/v1/ack/batch", json={"acknowledgments": acks})
+        assert all(result["success"] for result in acked.json()), acked.text
+        found += messages
+    assert answer.status_code == 204, answer.text
+    return found
+
+
+async def test_a_push_is_spread_and_comes_whole_and_in_order(api: httpx.AsyncClient) -> None:
+    partitions = [f"p{number}" for number in range(30)]
+    answers = await push(api, items("spread", *partitions, each=3))
+    assert {answer["status"] for answer in answers} == {"queued"}
+    assert {slot(answer["message_id"]) for answer in answers} == {0, 1, 2}
+    homes = {answer["partition_id"] for answer in answers}
+    assert len(homes) == len(partitions)
+    found = await drain(api, "spread")
+    assert len(found) == 90
+    for partition in partitions:
+        assert [m["data"]["n"] for m in found if m["partition"] == partition] == [0, 1, 2]
+
+
+async def test_a_repeated_push_stores_nothing_twice(api: httpx.AsyncClient) -> None:
+    pushed = items("once", *[f"p{number}" for number in range(12)])
+    first = await push(api, pushed)
+    again = await push(api, pushed)
+    assert [answer["status"] for answer in again] == ["duplicate"] * 12
+    assert [answer["message_id"] for answer in again] == [answer["message_id"] for answer in first]
+    assert len(await drain(api, "once")) == 12
+
+
+async def test_a_partition_has_one_home_whoever_makes_it(api: httpx.AsyncClient) -> None:
+    """Both workers, at once, and pushes that share a request with others."""
+    partitions = [f"k{number}" for number in range(20)]
+    answers = await asyncio.gather(*[push(api, [item]) for item in items("home", *partitions, each=8)])
+    homes: dict[str, set[str]] = {}
+    for item, [answer] in zip(items("home", *partitions, each=8), answers, strict=True):
+        homes.setdefault(str(item["partition"]), set()).add(answer["partition_id"])
+    assert {len(ids) for ids in homes.values()} == {1}
+    counts = Counter(str(m["partition"]) for m in await drain(api, "home"))
+    assert counts == dict.fromkeys(partitions, 8)
+
+
+@pytest.mark.parametrize("auto_ack", ["false", "true"])
+async def test_a_long_poll_is_answered_from_any_shard(api: httpx.AsyncClient, auto_ack: str) -> None:
+    for number in range(12):
+        queue, partition = f"poll-{auto_ack}", f"p{number}"
+        waiting = asyncio.create_task(
+            api.get(f"/api/v1/pop/queue/{queue}", params={"wait": "true", "timeout": 20000, "autoAck": auto_ack})
+        )
+        await asyncio.sleep(0)
+        await push(api, items(queue, partition))
+        answer = await waiting
+        [message] = answer.json()["messages"]
+        assert message["partition"] == partition
+        if auto_ack == "false":
+            [acked] = (await api.post("/api/v1/ack", json={**message, "status": "completed"})).json()
+            assert acked["success"]
+    assert await drain(api, queue) == []
+
+
+async def test_long_polls_on_all_shards_lose_and_double_nothing(api: httpx.AsyncClient) -> None:
+    """Several long polls wait while messages come on all shards at once: what two shards give one poll comes again."""
+    wanted = 150
+    taken: list[str] = []
+
+    async def consume() -> None:
+        while len(taken) < wanted:
+            query = {"wait": "true", "timeout": 1000, "autoAck": "true", "batch": 3}
+            answer = await api.get("/api/v1/pop/queue/race", params=query)
+            if answer.status_code == 200:
+                taken.extend(m["transactionId"] for m in answer.json()["messages"])
+
+    async def produce() -> None:
+        for number in range(wanted // 6):
+            await push(api, items("race", *[f"p{number}-{place}" for place in range(6)]))
+
+    await asyncio.gather(produce(), *[consume() for _ in range(8)])
+    assert len(taken) == len(set(taken)) == wanted
+
+
+async def test_a_partition_can_be_pinned_to_a_database(api: httpx.AsyncClient) -> None:
+    for number, name in enumerate(NAMES):
+        [answer] = await push(api, items("pinned", f"here@{name}"))
+        assert slot(answer["message_id"]) == number
+
+
+async def test_a_transaction_stays_on_one_database(api: httpx.AsyncClient) -> None:
+    await push(api, items("input", "in@b"))
+    [message] = (await api.get("/api/v1/pop/queue/input")).json()["messages"]
+    ack = {"type": "ack", "transactionId": message["transactionId"], "partitionId": message["partitionId"],
+           "leaseId": message["leaseId"], "status": "completed"}  # fmt: skip
+
+    def transaction(partition: str) -> dict[str, object]:
+        return {"operations": [ack, {"type": "push", "items": items("output", partition)}],
+                "requiredLeases": [message["leaseId"]]}  # fmt: skip
+
+    refused = await api.post("/api/v1/transaction", json=transaction("out@c"))
+    assert refused.status_code == 409
+    assert "several databases (b and c)" in refused.json()["error"]
+    done = await api.post("/api/v1/transaction", json=transaction("out@b"))
+    assert done.json()["success"], done.text
+    assert [m["partition"] for m in await drain(api, "output")] == ["out@b"]
+
+
+async def test_a_lease_is_renewed_wherever_it_is(api: httpx.AsyncClient) -> None:
+    await push(api, items("leased", *[f"in@{name}" for name in NAMES]))
+    for _ in NAMES:
+        popped = (await api.get("/api/v1/pop/queue/leased", params={"leaseSeconds": 30})).json()
+        renewed = await api.post(f"/api/v1/lease/{popped['leaseId']}/extend", json={"seconds": 600})
+        assert renewed.status_code == 200
+        assert renewed.json()[0]["success"] if isinstance(renewed.json(), list) else renewed.json()["success"]
+
+
+async def test_a_timer_fires_on_the_shard_of_its_partition(api: httpx.AsyncClient) -> None:
+    later = [{**item, "delaySeconds": 1} for item in items("late", *[f"p{number}" for number in range(6)])]
+    assert {answer["status"] for answer in await push(api, later)} == {"scheduled"}
+    found: list[str] = []
+    while len(found) < 6:
+        answer = await api.get("/api/v1/pop/queue/late", params={"wait": "true", "timeout": 20000, "autoAck": "true"})
+        found += [m["transactionId"] for m in answer.json()["messages"]]
+    assert sorted(found) == sorted(str(item["transactionId"]) for item in later)
+
+
+def test_names_stay_with_their_databases(postgres: str, tmp_path: Path) -> None:
+    databases = {name: asyncio.run(create_database(postgres)) for name in ("a", "b")}
+    with serving_shards(databases, tmp_path / "first"):
+        pass
+    swapped = urls({"a": databases["b"], "b": databases["a"]})
+    with pytest.raises(AssertionError, match="give each database the name that it had before"):
+        with serving_shards({}, tmp_path / "second", DATABASE_URLS=swapped):
+            pass
+    for url in databases.values():
+        asyncio.run(drop_database(postgres, url))
