@@ -82,7 +82,7 @@ def largest(rows: Sequence[Any], name: str) -> Any:  # noqa: ANN401
 def oldest(rows: Sequence[Any], name: str) -> Any:  # noqa: ANN401
     """The smallest, or ``None`` if one is not known: when all of it was computed."""
     values = _values(rows, name)
-    return min(values) if len(values) == len(rows) else None
+    return min(values, default=None) if len(values) == len(rows) else None
 
 
 def any_of(rows: Sequence[Any], name: str) -> bool:

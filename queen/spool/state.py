@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 
 class SetAside(Struct, frozen=True):
@@ -56,22 +56,16 @@ class SpoolState(Struct, frozen=True):
         return self.bytes >= self.bytes_max
 
 
+_SUMS = ("requests", "messages", "bytes", "replay_rate", "replayed", "failed", "bytes_max", "held_partitions")
+_LARGEST = ("oldest_age_s", "held_age_s", "failed_age_s")
+
+
 def together(states: Sequence[SpoolState]) -> SpoolState:
     """The state of the spools of several databases."""
     if len(states) == 1:
         return states[0]
-    return SpoolState(
-        spooling=any(state.spooling for state in states),
-        requests=sum(state.requests for state in states),
-        messages=sum(state.messages for state in states),
-        bytes=sum(state.bytes for state in states),
-        oldest_age_s=max(state.oldest_age_s for state in states),
-        replay_rate=sum(state.replay_rate for state in states),
-        replayed=sum(state.replayed for state in states),
-        failed=sum(state.failed for state in states),
-        bytes_max=sum(state.bytes_max for state in states),
-        held_partitions=sum(state.held_partitions for state in states),
-        held_age_s=max(state.held_age_s for state in states),
-        held_codes=sorted(set(chain.from_iterable(state.held_codes for state in states))),
-        failed_age_s=max(state.failed_age_s for state in states),
-    )
+    sums = {name: sum([getattr(state, name) for state in states]) for name in _SUMS}
+    largest = {name: max([getattr(state, name) for state in states]) for name in _LARGEST}
+    codes = sorted(set(chain.from_iterable([state.held_codes for state in states])))
+    spooling = any(state.spooling for state in states)
+    return structs.replace(states[0], spooling=spooling, held_codes=codes, **sums, **largest)

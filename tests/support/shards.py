@@ -1,11 +1,15 @@
 """A server over several databases."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.support.processes import Server, end
-from tests.support.servers import start_on_database
+from tests.support.servers import create_database, drop_database, start_on_database
+
+#: The usual names of several databases.
+NAMES = ("a", "b", "c")
 
 
 def urls(databases: Mapping[str, str]) -> str:
@@ -23,3 +27,14 @@ def serving_shards(databases: Mapping[str, str], folder: Path, *options: str, **
         yield server
     finally:
         end(server)
+
+
+@contextmanager
+def new_databases(dsn: str, names: Sequence[str] = NAMES) -> Iterator[dict[str, str]]:
+    """Empty databases on one PostgreSQL, by name: their connection strings."""
+    with ExitStack() as stack:
+        databases = {}
+        for name in names:
+            databases[name] = asyncio.run(create_database(dsn))
+            stack.callback(lambda url: asyncio.run(drop_database(dsn, url)), databases[name])
+        yield databases

@@ -34,6 +34,7 @@ from queen.shards.merging import (
     cut,
     each_of,
     in_order,
+    largest,
     merged,
     oldest,
     smallest,
@@ -43,13 +44,12 @@ from queen.shards.merging import (
 _ALL = QueueFilter()
 _QUEUE: dict[str, Rule] = {
     **each_of(smallest, "created_at", "oldest_at"),
-    **each_of(
-        total, "partitions", "total", "pending", "processing", "completed", "failed", "dead_letter", "offset_lag"
-    ),
+    **each_of(total, "partitions", "total", "pending", "processing", "completed", "failed", "dead_letter"),
+    "offset_lag": largest,
     "computed_at": oldest,
     "paused": any_of,
 }
-_USED = each_of(total, "partitions", "consumed")
+_USED = each_of(total, "consumed")
 _OPTIONS: dict[str, Rule] = {"created_at": smallest, "paused": any_of}
 _DEPTH: dict[str, Rule] = {
     **each_of(total, "pending", "processing", "partitions_pending", "ready", "partitions_ready"),
@@ -166,7 +166,8 @@ class CatalogueOfAll:
         )
         used = {row.name: row for row in combined(parts, ["name"], _USED)}
         newest = await self.queues(wanted, Page(QueueOrder.NEWEST, ROWS_MAX))
-        return cut([used[row.name] for row in newest if row.name in used], limit, offset)
+        rows = [structs.replace(used[row.name], partitions=row.partitions or 0) for row in newest if row.name in used]
+        return cut(rows, limit, offset)
 
     async def summary(self, wanted: QueueFilter = _ALL) -> QueuesSummary:
         """Statistics of queues, added up."""

@@ -98,13 +98,13 @@ def sorted_cursors(
     return [structs.replace(row, total=totals.get(row.queue)) for row in cut(found, page.limit, page.offset)]
 
 
-def totals_of(parts: Iterable[Sequence[CursorRow]]) -> dict[str, int]:
-    """How many cursors of each queue match on all databases together."""
-    totals: dict[str, int] = {}
+def totals_of(parts: Iterable[Sequence[CursorRow]]) -> dict[str, int | None]:
+    """How many cursors of each queue match on all databases together; ``None``: one of them does not know it yet."""
+    totals: dict[str, int | None] = {}
     for part in parts:
-        own = {row.queue: row.total for row in part}
-        for queue, number in own.items():
-            totals[queue] = totals.get(queue, 0) + (number or 0)
+        for queue, number in {row.queue: row.total for row in part}.items():
+            before = totals.get(queue, 0)
+            totals[queue] = None if before is None or number is None else before + number
     return totals
 
 

@@ -59,7 +59,7 @@ def _levels(rows: Sequence[WorkerLevelsRow], name: str) -> list[float]:
     return [sum(values) if n in _OF_EACH_DATABASE else max(values) for n, values in enumerate(columns)]
 
 
-_LEVELS: dict[str, Rule] = {"seconds": largest, **each_of(_levels, "averages", "lows", "highs", "lasts")}
+LEVELS: dict[str, Rule] = {"seconds": largest, **each_of(_levels, "averages", "lows", "highs", "lasts")}
 _RETENTION = each_of(total, "retention_messages", "completed_retention_messages", "eviction_messages", "events")
 _OUTBOX: dict[str, Rule] = {
     **each_of(total, "messages", "held_partitions"),
@@ -171,7 +171,7 @@ class StatisticsOfAll:
             lambda each: each.administration.statistics.worker_levels(period, minutes, workers)
         )
         return in_order(
-            combined(parts, ["bucket", "hostname", "worker_id"], _LEVELS),
+            combined(parts, ["bucket", "hostname", "worker_id"], LEVELS),
             (lambda row: row.bucket, True),
             (lambda row: row.hostname, False),
             (lambda row: row.worker_id, False),

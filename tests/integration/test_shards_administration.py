@@ -1,0 +1,396 @@
+"""Administration over three databases: the same requests get the same answers as over one."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.processes import Server
+from tests.support.servers import serving_database
+from tests.support.shards import NAMES, new_databases, serving_shards
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)")
+#: Figures that depend on when one asks, on the machine, or on the process.
+_VOLATILE = frozenset(
+    [
+        "statsAge",
+        "workerId",
+        "worker_id",
+        "timeLagSeconds",
+        "time_lag_seconds",
+        "lag_hours",
+        "maxTimeLag",
+        "bytes_max",
+        "oldest_age_s",
+    ]
+)
+PARTITIONS = [f"p{number}@{name}" for number in range(3) for name in NAMES]
+
+
+@pytest.fixture(scope="module")
+def servers(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Server]]:
+    """A server over one database, and one over three."""
+    folder = tmp_path_factory.mktemp("shards")
+    with ExitStack() as stack:
+        [alone] = stack.enter_context(new_databases(postgres, ["alone"])).values()
+        several = stack.enter_context(new_databases(postgres))
+        (folder / "alone").mkdir()
+        yield (
+            stack.enter_context(serving_database(alone, folder / "alone", "--workers", "1", SIDECAR_POOL_SIZE="8")),
+            stack.enter_context(serving_shards(several, folder / "several", "--workers", "1", SIDECAR_POOL_SIZE="8")),
+        )
+
+
+#: What tests have to remember of the ids of each server.
+IDS: dict[str, dict[str, str]] = {}
+
+
+class Side:
+    """One of the two servers, and what a test has to remember of its ids."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self.http = http
+        self.ids = IDS.setdefault(str(http.base_url), {})
+
+    async def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """The answer to a request; names in braces are ids."""
+        answer = await self.http.request(method, path.format_map(self.ids), json=body, params=query)
+        assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+
+class Both:
+    """Asks both servers the same."""
+
+    def __init__(self, sides: list[Side]) -> None:
+        self.sides = sides
+
+    async def each(self, method: str, path: str, body: Any = None, **query: Any) -> list[Any]:
+        """Both answers."""
+        return [await side.ask(method, path, body, **query) for side in self.sides]
+
+    async def same(self, method: str, path: str, body: Any = None, *, without: str = "", **query: Any) -> Any:
+        """The answer over one database, which is that over several, too."""
+        alone, several = [normal(answer, without.split()) for answer in await self.each(method, path, body, **query)]
+        assert several == alone, f"{method} {path} {query}"
+        return alone
+
+
+def normal(value: Any, without: "list[str] | tuple[str, ...]" = ()) -> Any:
+    """An answer without what differs between two servers anyway."""
+    match value:
+        case dict():
+            return {
+                normal(name): normal(each, without)
+                for name, each in value.items()
+                if name not in _VOLATILE and name not in without
+            }
+        case list():
+            return [normal(each, without) for each in value]
+        case str():
+            return _TIME.sub("TIME", _ID.sub("ID", value))
+        case _:
+            return value
+
+
+@pytest.fixture
+async def both(servers: tuple[Server, Server]) -> AsyncIterator[Both]:
+    async with AsyncExitStack() as stack:
+        yield Both(
+            [
+                Side(
+                    await stack.enter_async_context(
+                        httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=60)
+                    )
+                )
+                for server in servers
+            ]
+        )
+
+
+async def fill(both: Both, queue: str, *, each: int = 3, partitions: list[str] = PARTITIONS) -> None:
+    """Messages in partitions of all databases, one partition after the other."""
+    for partition in partitions:
+        items = [
+            {"queue": queue, "partition": partition, "payload": {"n": number}, "transactionId": f"{partition}-{number}"}
+            for number in range(each)
+        ]
+        for side in both.sides:
+            answers = await side.ask("POST", "/api/v1/push", {"items": items})
+            side.ids[f"{queue}/{partition}"] = answers[0]["partition_id"]
+
+
+async def consume(both: Both, queue: str, group: str | None, *, partitions: list[str] = PARTITIONS) -> None:
+    """In each partition one message is done, one is a dead letter, and one is in flight."""
+    for side in both.sides:
+        for number, partition in enumerate(partitions):
+            query = {"batch": 3, **({"consumerGroup": group} if group else {})}
+            popped = await side.ask("GET", f"/api/v1/pop/queue/{queue}/partition/{partition}", **query)
+            acks = [
+                {
+                    **{name: message[name] for name in ("transactionId", "partitionId", "leaseId")},
+                    "status": status,
+                    "error": f"error {number % 2}",
+                }
+                for message, status in zip(popped["messages"], ("completed", "dlq"), strict=False)
+            ]
+            body = {"acknowledgments": acks, **({"consumerGroup": group} if group else {})}
+            assert all(each["success"] for each in await side.ask("POST", "/api/v1/ack/batch", body))
+
+
+async def test_lists_and_figures_are_the_same(both: Both) -> None:
+    for queue, task in (("orders", "pay"), ("bills", "book"), ("empty", "book")):
+        await both.same(
+            "POST", "/api/v1/configure",
+            {"queue": queue, "namespace": "shop", "task": task, "options": {"leaseTime": 600}},
+        )  # fmt: skip
+    await fill(both, "orders")
+    await fill(both, "bills", each=1, partitions=["x@b", "y@c"])
+    await fill(both, "unconfigured", each=2, partitions=["z@c"])
+    await consume(both, "orders", "g")
+    await consume(both, "unconfigured", None, partitions=["z@c"])
+    for side in both.sides:
+        for number, partition in enumerate(PARTITIONS):
+            trace = {
+                "transactionId": f"{partition}-0", "partitionId": side.ids[f"orders/{partition}"], "consumerGroup": "g",
+                "traceNames": ["all", f"n{number % 2}"], "data": {"text": "seen"},
+            }  # fmt: skip
+            await side.ask("POST", "/api/v1/traces", trace)
+    await both.each("POST", "/api/v1/stats/refresh")
+    for order in ("newest", "name", "partitions", "total", "pending", "processing"):
+        for reverse in ("false", "true"):
+            await both.same("GET", "/api/v1/resources/queues", order=order, reverse=reverse)
+            await both.same("GET", "/api/v1/resources/queues", order=order, reverse=reverse, limit=1, offset=1)
+    await both.same("GET", "/api/v1/resources/queues", search="ill")
+    await both.same("GET", "/api/v1/resources/queues", namespace="shop", task="book")
+    for path in ("resources/namespaces", "resources/tasks", "status/queues"):
+        await both.same("GET", f"/api/v1/{path}")
+        await both.same("GET", f"/api/v1/{path}", limit=1, offset=1)
+    await both.same("GET", "/api/v1/resources/overview", without="time")
+    for order in ("name", "total", "pending", "processing", "dead_letter", "newest"):
+        for reverse in ("false", "true"):
+            query = {"order": order, "reverse": reverse}
+            await both.same("GET", "/api/v1/resources/queues/orders", **query)
+            await both.same("GET", "/api/v1/resources/queues/orders", **query, limit=4, offset=3)
+            await both.same("GET", "/api/v1/status/queues/orders", **query, search="p1")
+    await both.same("GET", "/api/v1/resources/partitions", queue="orders", limit=5)
+    for query in ({}, {"group": "g"}, {"group": "unknown"}):
+        await both.same("GET", "/api/v1/resources/queues/orders/depth", **query)
+    await both.same("GET", "/api/v1/configure", queue="orders")
+    activity = "throughput pointCount workers"
+    await both.same("GET", "/api/v1/status", without=activity)
+    await both.same("GET", "/api/v1/status", without=activity, queue="orders", limit=1)
+    await both.same("GET", "/api/v1/status", without=activity, namespace="shop")
+    await both.same("GET", "/api/v1/status/analytics", interval="day")
+    await both.same("GET", "/api/v1/status/analytics", interval="day", task="pay")
+
+
+async def test_activity_is_the_same(both: Both) -> None:
+    series = "timeSeries pointCount workers avgLagMs maxLagMs"
+    await both.same("GET", "/api/v1/analytics/worker-metrics", without=series)
+    await both.same("GET", "/api/v1/analytics/worker-metrics", without=series, limit=1, offset=1)
+    await both.same("GET", "/api/v1/analytics/retention")
+    await both.same("GET", "/api/v1/analytics/queue-parked-replicas")
+    alone, several = await both.each("GET", "/api/v1/analytics/queue-ops")
+    assert counts_of(several["series"]) == counts_of(alone["series"])
+    assert several["queues"] == alone["queues"]
+    for answer in await both.each("GET", "/api/v1/analytics/queue-lag", queue="orders"):
+        assert sum(point["popCount"] for point in answer) == 27
+    for answer in await both.each("GET", "/api/v1/analytics/system-metrics"):
+        assert answer["replicaCount"] == len(answer["replicas"]) == 1
+    [alone, several] = await both.each("GET", "/metrics")
+    assert several["messages"]["total"] == alone["messages"]["total"]
+
+
+def counts_of(series: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """What was done for each queue in all buckets."""
+    names = ("pushRequests", "pushMessages", "popMessages", "ackRequests", "ackSuccess", "ackFailed")
+    counts: dict[str, dict[str, int]] = {}
+    for point in series:
+        own = counts.setdefault(point["queueName"], dict.fromkeys(names, 0))
+        for name in names:
+            own[name] += point[name]
+    return counts
+
+
+async def test_groups_are_the_same(both: Both) -> None:
+    for order in ("name", "lag", "age"):
+        for reverse in ("false", "true"):
+            await both.same("GET", "/api/v1/consumer-groups", order=order, reverse=reverse)
+    await both.same("GET", "/api/v1/consumer-groups", behind="true", search="ord")
+    for order in ("name", "lag", "acknowledged"):
+        for reverse in ("false", "true"):
+            query = {"queue": "orders", "order": order, "reverse": reverse}
+            await both.same("GET", "/api/v1/consumer-groups/g", **query)
+            await both.same("GET", "/api/v1/consumer-groups/g", **query, limit=4, offset=2)
+    await both.same("GET", "/api/v1/consumer-groups/lagging", minLagSeconds=0)
+    await both.same("GET", "/api/v1/consumer-groups/lagging", minLagSeconds=0, limit=4)
+    await both.same("GET", "/api/v1/consumer-groups/g/queues/orders/consumers")
+    for answer in await both.each("GET", "/api/v1/consumer-groups/g/queues/orders/lag"):
+        assert {point["lag"] for point in answer["series"]} == {9}
+    for target in ("toEnd", "toBeginning"):
+        await both.same("GET", "/api/v1/consumer-groups/g/queues/orders/seek", **{target: "true"})
+        await both.same(
+            "GET", "/api/v1/consumer-groups/g/queues/orders/seek", **{target: "true", "partition": "p1@b"}
+        )  # fmt: skip
+
+
+async def test_messages_dead_letters_and_traces_are_the_same(both: Both) -> None:
+    for query in ({}, {"status": "pending"}, {"status": "dead_letter"}, {"partition": "p1@b"}):
+        await both.same("GET", "/api/v1/messages", queue="orders", limit=50, **query)
+        await both.same("GET", "/api/v1/messages", queue="orders", limit=4, offset=3, **query)
+    await both.same("GET", "/api/v1/messages", limit=50)
+    await both.same("GET", "/api/v1/status/queues/orders/messages", limit=5, offset=2)
+    for query in ({}, {"queue": "orders"}, {"consumerGroup": "g", "error": "error 1"}, {"partition": "p2@c"}):
+        await both.same("GET", "/api/v1/dlq", **query)
+        await both.same("GET", "/api/v1/dlq", **query, limit=3, offset=1)
+        await both.same("GET", "/api/v1/dlq/errors", without="counts", **query)
+    for [error, *_] in [answer["errors"] for answer in await both.each("GET", "/api/v1/dlq/errors")]:
+        assert sum(error["counts"]) == error["count"]
+    await both.same("GET", "/api/v1/traces/names")
+    await both.same("GET", "/api/v1/traces/names", limit=1, offset=1)
+    await both.same("GET", "/api/v1/traces/by-name/all", limit=5, offset=2)
+    for partition in ("p0@a", "p1@c"):
+        path = f"{{orders/{partition}}}/{partition}"
+        await both.same("GET", f"/api/v1/messages/{path}-1")
+        await both.same("GET", f"/api/v1/traces/{path}-0")
+
+
+async def test_timers_and_schedules_are_the_same(both: Both) -> None:
+    for number, partition in enumerate(PARTITIONS):
+        timer = {
+            "op": "schedule", "queue": "orders", "partition": partition, "timerKey": f"k{number}",
+            "payload": "MQ==", "delayMs": 3_600_000, "txn": f"t{number}",
+        }  # fmt: skip
+        await both.each("POST", "/api/v1/timers", {"operations": [timer]})
+        schedule = {"queue": "orders", "name": f"s{number}", "cron": "0 0 1 1 *", "partition": partition, "payload": 1}
+        await both.same("POST", "/api/v1/schedules", schedule)
+    await both.same("GET", "/api/v1/timers/orders")
+    await both.same("GET", "/api/v1/timers/orders", limit=4)
+    await both.same("GET", "/api/v1/timers/orders", limit=4, after="k3")
+    await both.same("GET", "/api/v1/timers/orders/k4")
+    await both.same("GET", "/api/v1/timers/orders/unknown")
+    await both.same("GET", "/api/v1/schedules")
+    moved = {"queue": "orders", "name": "s0", "cron": "0 0 1 1 *", "partition": "p0@c", "payload": 1}
+    await both.same("POST", "/api/v1/schedules", moved)
+    await both.same("GET", "/api/v1/schedules", queue="orders", limit=3, offset=0)
+    await both.same("DELETE", "/api/v1/schedules/orders/s4")
+    assert len((await both.same("GET", "/api/v1/schedules"))["schedules"]) == len(PARTITIONS) - 1
+
+
+async def test_streams_have_one_number_everywhere(both: Both) -> None:
+    query = {"name": "sums", "source_queue": "orders", "config_hash": "h1"}
+    await both.same("POST", "/streams/v1/queries", query)
+    await both.same("POST", "/streams/v1/queries", query)
+    for side in both.sides:
+        side.ids["stream"] = (await side.ask("POST", "/streams/v1/queries", query))["query_id"]
+        for partition in PARTITIONS:
+            part = side.ids[f"orders/{partition}"]
+            cycle = {
+                "query_id": side.ids["stream"], "partition_id": part, "consumer_group": "streams.sums",
+                "state_ops": [{"type": "upsert", "key": "sum", "value": {"of": partition}}],
+            }  # fmt: skip
+            done = await side.ask("POST", "/streams/v1/cycle", cycle)
+            assert done["success"], done
+            state = await side.ask(
+                "POST", "/streams/v1/state/get", {"query_id": side.ids["stream"], "partition_id": part}
+            )
+            assert [row["value"] for row in state["rows"]] == [{"of": partition}]
+    await both.same("POST", "/streams/v1/queries", {**query, "config_hash": "h2", "reset": True})
+    for side in both.sides:
+        for partition in PARTITIONS:
+            body = {"query_id": side.ids["stream"], "partition_id": side.ids[f"orders/{partition}"]}
+            assert (await side.ask("POST", "/streams/v1/state/get", body))["rows"] == []
+
+
+async def test_dead_letters_are_replayed_to_any_database(both: Both) -> None:
+    """To its own partition, to one on another database, and all of a queue, page by page."""
+    await fill(both, "again")
+    await consume(both, "again", "g")
+    for side in both.sides:
+        letters = (await side.ask("GET", "/api/v1/dlq", queue="again"))["messages"]
+        side.ids |= {f"letter {letter['partition']}": letter["id"] for letter in letters}
+    await both.same("POST", "/api/v1/dlq/{letter p0@a}/replay")
+    moved = await both.same("POST", "/api/v1/dlq/{letter p0@b}/replay", {"partition": "p0@c"})
+    assert moved["partition"] == "p0@c"
+    await both.same("GET", "/api/v1/dlq", queue="again")
+    await both.same("GET", "/api/v1/status/queues/again/messages", limit=50)
+    await both.same("POST", "/api/v1/messages/{again/p1@b}/p1@b-1/retry")
+    await both.same("DELETE", "/api/v1/dlq/{letter p1@c}")
+    await both.same("POST", "/api/v1/messages/{again/p2@c}/p2@c-2/dlq", {"error": "by hand"})
+    await both.same("DELETE", "/api/v1/messages/{again/p2@b}/p2@b-0")
+    await both.same("GET", "/api/v1/dlq", queue="again")
+    for side in both.sides:
+        done, after = 0, None
+        while True:
+            body = {"queue": "again", "limit": 2, "after": after}
+            page = await side.ask("POST", "/api/v1/dlq/replay", body)
+            done, after = done + page["replayed"], page["next"]
+            if after is None:
+                break
+        assert done == 6
+    await both.same("GET", "/api/v1/dlq", queue="again")
+    await consume(both, "again", "h", partitions=["p0@a", "p1@b", "p2@c"])
+    await both.same("DELETE", "/api/v1/dlq", queue="again", consumerGroup="h")
+
+
+async def test_changes_reach_all_databases(both: Both) -> None:
+    await fill(both, "changed")
+    await consume(both, "changed", "g")
+    changed = "/api/v1/consumer-groups/g/queues/changed"
+    await both.same("POST", f"{changed}/partitions/p1@b/seek", {"toEnd": True})
+    await both.same("POST", f"{changed}/seek", {"toBeginning": True})
+    await both.each("POST", "/api/v1/stats/refresh")
+    await both.same("GET", "/api/v1/consumer-groups/g", queue="changed")
+    since = {"subscriptionTimestamp": "2026-01-01T00:00:00Z"}
+    await both.same("POST", "/api/v1/consumer-groups/g/subscription", since)
+    await both.same("POST", "/api/v1/resources/queues/changed/pause", {"paused": True})
+    await both.same("POST", f"{changed}/pause", {"paused": True})
+    await both.same("GET", "/api/v1/resources/queues", queue="changed")
+    await both.same("GET", "/api/v1/consumer-groups", queue="changed")
+    for partition in PARTITIONS:
+        path = f"/api/v1/pop/queue/changed/partition/{partition}"
+        assert await both.each("GET", path, consumerGroup="other") == [None, None]
+    await both.same("POST", "/api/v1/resources/queues/changed/pause", {"paused": False})
+    await both.same("POST", f"{changed}/pause", {"paused": False})
+    await both.same("DELETE", changed)
+    await both.same("GET", "/api/v1/consumer-groups/g", queue="changed")
+    await both.same("DELETE", "/api/v1/consumer-groups/g")
+    await both.same("GET", "/api/v1/consumer-groups")
+    for path in ("/api/v1/system/maintenance/pop", "/api/v1/system/maintenance"):
+        await both.same("POST", path, {"enabled": True})
+        await both.same("GET", path)
+        if path.endswith("pop"):
+            assert await both.each("GET", "/api/v1/pop/queue/changed") == [None, None]
+        await both.same("POST", path, {"enabled": False})
+    await both.same("DELETE", "/api/v1/resources/queues/changed")
+    await both.same("DELETE", "/api/v1/resources/queues/changed")
+    await both.same("GET", "/api/v1/resources/queues", queue="changed")
+    await fill(both, "changed", each=1)
+    await both.each("POST", "/api/v1/stats/refresh")
+    await both.same("GET", "/api/v1/resources/queues/changed")
+
+
+async def test_health_and_metrics_name_the_databases(both: Both) -> None:
+    up = dict.fromkeys(NAMES, "connected")
+    for path in ("/health", "/health/ready", "/api/v1/status/buffers"):
+        alone, several = await both.each("GET", path)
+        assert "databases" not in alone
+        assert several["databases"] == up
+    assert (await both.same("GET", "/health", without="databases"))["status"] == "healthy"
+    texts = [(await side.http.get("/metrics/prometheus")).text for side in both.sides]
+    assert "queen_database_up 1.0" in texts[0]
+    for name in NAMES:
+        assert f'queen_database_up{{database="{name}"}} 1.0' in texts[1]
+        assert f'queen_spool_messages{{database="{name}"}} 0.0' in texts[1]
+    for line in texts[0].splitlines():
+        if line.startswith(("queen_queues ", "queen_groups ", "queen_queue_messages{", "queen_queue_partitions{")):
+            assert line in texts[1].splitlines()
+    named = [await both.sides[1].ask("GET", "/api/v1/analytics/postgres-stats", database=name) for name in NAMES]
+    assert len({each["database"] for each in named}) == len(NAMES)
+    unknown = await both.sides[1].http.get("/api/v1/analytics/postgres-stats", params={"database": "d"})
+    assert unknown.status_code == 404
