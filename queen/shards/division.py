@@ -138,7 +138,8 @@ class DividedPush(Struct, frozen=True):
             if len(failed) == len(results) and not isinstance(failed[0], OutcomeUnknownError):
                 raise failed[0]
             raise OutcomeUnknownError(
-                f"The push was stored in some of its databases only: {failed[0]}. Repeat it with the same transaction ids"
+                f"The push was stored in some of its databases only: {failed[0]}. Repeat it with the same "
+                "transaction ids"
             ) from failed[0]
         if all(isinstance(each, Buffered) for each in results.values()):
             return Buffered()

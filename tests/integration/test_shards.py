@@ -187,8 +187,10 @@ def test_names_stay_with_their_databases(postgres: str, tmp_path: Path) -> None:
     with serving_shards(databases, tmp_path / "first"):
         pass
     swapped = urls({"a": databases["b"], "b": databases["a"]})
-    with pytest.raises(AssertionError, match="give each database the name that it had before"):
-        with serving_shards({}, tmp_path / "second", DATABASE_URLS=swapped):
-            pass
+    with (
+        pytest.raises(AssertionError, match="give each database the name that it had before"),
+        serving_shards({}, tmp_path / "second", DATABASE_URLS=swapped),
+    ):
+        pass
     for url in databases.values():
         asyncio.run(drop_database(postgres, url))
