@@ -92,7 +92,7 @@ class ConfiguredQueue(Struct, frozen=True):
     """The result of ``configure``.
 
     Attributes:
-        part_id: its partition ``Default``.
+        part_id: its partition ``Default``; 0: that is in another database.
         more: its new options are not yet applied to some partitions.
     """
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
 from queen.core.metrics import WorkerState
 from queen.core.statistics import ClockState
-from queen.engine.administration import Administration
+from queen.engine.administration import Administration, Reads
 from queen.engine.failover import Failover
 from queen.engine.failures import Repeats, Rules
 from queen.engine.metadata_cache import MetadataCache
@@ -54,6 +54,7 @@ class Context:
         prefetch: the prefetched messages of the worker.
 
     Attributes:
+        reads: the procedures that read, of all databases together.
         rules: the settings of the policy for failures.
     """
 
@@ -73,6 +74,7 @@ class Context:
     ) -> None:
         self.database = database
         self.administration = administration
+        self.reads: Reads = administration
         self.cache = cache
         self.notify = notify
         self.failover = failover
@@ -88,9 +90,9 @@ class Context:
         self.rules = Rules(limit_s, retry_timeout_s)
         self._interfaces: dict[type, Any] = {type(each): each for each in interfaces}
 
-    def each(self) -> "Sequence[Context]":
-        """The contexts of all databases: this one."""
-        return (self,)
+    def named(self) -> "Sequence[tuple[str, Context]]":
+        """The contexts of all databases with the names of these: this one, which has no name."""
+        return (("", self),)
 
     def at(self, _number: int) -> "Context":
         """The context of the database that gave a number to a partition, a queue, a dead letter or a stream."""
@@ -107,6 +109,13 @@ class Context:
             DatabaseUnavailableError: a database is unavailable; the others may have done it, and it can be repeated.
         """
         return [await work(self)]
+
+    def following(self, _number: int) -> int | None:
+        """Where the numbers of the database after that of a number begin; ``None``: there is no other."""
+        return None
+
+    def forget_queue(self, queue: str) -> None:
+        """Forgets where the partitions of a deleted queue were: with one database there is nothing to forget."""
 
     def interface(self, kind: type[T]) -> T:
         """What another interface needs, by its type.

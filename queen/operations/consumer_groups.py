@@ -160,7 +160,7 @@ async def list_consumer_groups(server: Server, req: QueenRequest, resp: falcon.a
 
     async def look(context: Context) -> list[GroupRow]:
         await answers.refresh(context)
-        return await context.administration.consumer_groups.groups(wanted, page)
+        return await context.reads.consumer_groups.groups(wanted, page)
 
     answer(resp, [_group_element(row) for row in await server.ask(look)])
 
@@ -192,8 +192,8 @@ async def get_consumer_group(
         queries.flag(req, "behind", default=False),
     )  # fmt: skip
     page = queries.sorted_page(req, CursorOrder.NAME, _CURSORS_LIMIT)
-    rows = await server.ask(lambda context: context.administration.consumer_groups.cursors(wanted, page))
-    paused = await server.ask(lambda context: context.administration.consumer_groups.paused_on(wanted.group))
+    rows = await server.ask(lambda context: context.reads.consumer_groups.cursors(wanted, page))
+    paused = await server.ask(lambda context: context.reads.consumer_groups.paused_on(wanted.group))
     answer(resp, _by_queue(rows, frozenset(paused)))
 
 

@@ -28,6 +28,7 @@ _PEER_SECRET = "SELECT value #>> '{}' AS secret FROM queen.system_state WHERE ke
 _SWITCHES = "SELECT * FROM queen.switches_v1()"
 _SET_SWITCH = "SELECT queen.set_switch_v1($1, $2)"
 _REGISTER = "SELECT * FROM queen.register_stream_v1($1, $2, $3, $4, $5, $6)"
+_REGISTER_AS = "SELECT * FROM queen.register_stream_as_v1($1, $2, $3, $4, $5, $6, $7)"
 _DELETE = call("delete_queue_v1", 2)
 _PURGE = "SELECT queen.purge_partitions_v1($1) AS more"
 
@@ -83,7 +84,7 @@ class AdministrationStore:
             c.retention_enabled, c.retention_seconds, c.completed_retention_seconds, c.ttl, c.max_wait_time_seconds,
             c.max_size, c.encryption_enabled, CURSORS_STEP, c.sql_push,
         )  # fmt: skip
-        return ConfiguredQueue(*row)
+        return ConfiguredQueue(row["queue_id"], row["part_id"] or 0, row["more"])
 
     async def settle_queue(self, queue_id: int) -> tuple[int, bool]:
         """Applies new options to a page of partitions: the released cursors, and whether there are more pages."""
@@ -104,10 +105,11 @@ class AdministrationStore:
         [row] = await self._pool.fetch(_PURGE, PURGE_STEP)
         return bool(row["more"])
 
-    async def register_stream(self, registration: Registration) -> Registered:
-        """Creates or finds a stream; a reset deletes a page of its state."""
+    async def register_stream(self, registration: Registration, number: int | None = None) -> Registered:
+        """Creates or finds a stream; a reset deletes a page of its state. ``number``: given by another database."""
         r = registration
+        query, given = (_REGISTER, ()) if number is None else (_REGISTER_AS, (number,))
         [row] = await self._pool.fetch(
-            _REGISTER, r.name, r.source_queue, r.sink_queue, r.config_hash, r.reset, _FORGET_STEP
+            query, *given, r.name, r.source_queue, r.sink_queue, r.config_hash, r.reset, _FORGET_STEP
         )
         return Registered(*row)

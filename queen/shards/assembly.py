@@ -15,7 +15,6 @@ from queen.engine.handle import Assembled, JobTaker
 from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
 from queen.postgres.dsn import Target, parse
-from queen.shards.administration import ShardedAdministration
 from queen.shards.context import ShardedContext
 from queen.shards.homes import Homes
 from queen.shards.router import Router, Shards
@@ -112,7 +111,7 @@ async def assemble_shards(
     for shard in known.in_use:
         await workshop.build(shard)
     homes = Homes(known, workshop.contexts, settings.engine.cached_partitions)
-    context = ShardedContext(workshop.contexts, homes, ShardedAdministration(workshop.contexts))
+    context = ShardedContext(workshop.contexts, homes)
     router.begin(Shards(workshop.engines, workshop.contexts, homes, lambda work: work(context), specs))
     following = asyncio.create_task(_follow(workshop, homes))
 

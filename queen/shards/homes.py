@@ -56,6 +56,10 @@ class Homes:
         for key in keys:
             self._known.pop(key, None)
 
+    def forget_queue(self, queue: str) -> None:
+        """Forgets the partitions of a deleted queue. Other workers learn of it when they push: see ``misplaced``."""
+        self.forget([key for key in self._known if key[0] == queue])
+
     async def find(self, keys: Iterable[Key]) -> dict[Key, int]:
         """The slots of the shards of partitions; for one that does not exist, of the shard where it is to be made.
 

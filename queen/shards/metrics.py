@@ -1,10 +1,11 @@
 """The metrics of the engines of all shards, as one."""
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from msgspec import structs
 
+from queen.core.metrics import WorkerState
 from queen.engine.metrics import EngineMetrics, JobQueueMetrics, SlotMetrics
 
 
@@ -33,3 +34,19 @@ def _sum(same: Sequence[JobQueueMetrics]) -> JobQueueMetrics:
     first, *others = same
     names = [name for name in JobQueueMetrics.__struct_fields__ if name != "kind"]
     return structs.replace(first, **{name: sum(getattr(each, name) for each in (first, *others)) for name in names})
+
+
+def state_of_all(states: Sequence[WorkerState]) -> WorkerState:
+    """The state of a worker, from those of its engines. A long poll may wait in all of them, and counts once."""
+
+    def by_queue() -> dict[str, int]:
+        waiting: dict[str, int] = {}
+        for queue, number in chain.from_iterable([state.by_queue().items() for state in states]):
+            waiting[queue] = max(waiting.get(queue, 0), number)
+        return waiting
+
+    return WorkerState(
+        sum(state.pool_size for state in states), sum(state.pool_idle for state in states),
+        sum(state.queued for state in states), max(state.waiting for state in states), by_queue,
+        states[0].connected,
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """The state of the spool, for health, metrics and people."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from msgspec import Struct
 
@@ -53,3 +54,24 @@ class SpoolState(Struct, frozen=True):
     def full(self) -> bool:
         """Whether pushes are refused because the spool is full."""
         return self.bytes >= self.bytes_max
+
+
+def together(states: Sequence[SpoolState]) -> SpoolState:
+    """The state of the spools of several databases."""
+    if len(states) == 1:
+        return states[0]
+    return SpoolState(
+        spooling=any(state.spooling for state in states),
+        requests=sum(state.requests for state in states),
+        messages=sum(state.messages for state in states),
+        bytes=sum(state.bytes for state in states),
+        oldest_age_s=max(state.oldest_age_s for state in states),
+        replay_rate=sum(state.replay_rate for state in states),
+        replayed=sum(state.replayed for state in states),
+        failed=sum(state.failed for state in states),
+        bytes_max=sum(state.bytes_max for state in states),
+        held_partitions=sum(state.held_partitions for state in states),
+        held_age_s=max(state.held_age_s for state in states),
+        held_codes=sorted(set(chain.from_iterable(state.held_codes for state in states))),
+        failed_age_s=max(state.failed_age_s for state in states),
+    )

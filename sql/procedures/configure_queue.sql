@@ -2,7 +2,8 @@
 -- Arguments: the options; null: not set
 --            p_step  up to so many partitions and cursors, the call itself does what a change requires in them. In a queue
 --                    with more, queen.settle_queue_v1 does that, in pages.
--- Returns:   numbers of the queue and of its partition Default (null: on another shard); more: whether there are pages to do.
+-- Returns:   numbers of the queue and of its partition Default; more: whether there are pages to do. One of several
+--            databases makes no partition, and answers null if it does not have it.
 -- Locks:     the queue row; then as queen.settle.
 -- Writes:    queues, partitions, partition_locks, partition_consumers, push_options (when encryption or maximum size
 --            change), queue_sizes, pending_configurations.
@@ -66,7 +67,7 @@ BEGIN
         PERFORM queen.settle(queue_id, v_page.part_ids, v_pushes, v_waits, v_forgets);
     END IF;
     -- Last of all, because every other change of such options waits for this row.
-    IF queen.is_home(p_queue, 'Default') THEN
+    IF NOT EXISTS (SELECT FROM queen.shard_list) THEN
         PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
     END IF;
     IF v_pushes OR coalesce(v_old.max_size, 0) <> p_max_size THEN

@@ -9,9 +9,26 @@ from queen.engine.handlers.removal import delete_group
 from queen.engine.ports import Notification, configuration_changed
 from queen.engine.push_options import keep_for_spool
 
+_DEFAULT = "Default"
+
 
 async def configure(context: Context, configuration: QueueConfiguration) -> ConfiguredQueue:
     """Creates or reconfigures a queue; when this returns, the new options apply to all partitions."""
+    configured = await context.everywhere(lambda each: _configure(each, configuration))
+    part_id = next((each.part_id for each in configured if each.part_id), None)
+    if part_id is None:
+        part_id = await _make_default(context, configuration.queue)
+    return ConfiguredQueue(configured[0].queue_id, part_id, more=any(each.more for each in configured))
+
+
+async def _make_default(context: Context, queue: str) -> int:
+    """Makes the partition ``Default`` in its database, one of several."""
+    home, names = await context.home(queue, _DEFAULT), [(queue, _DEFAULT)]
+    [(_, part_id)] = await home.idempotently(lambda: home.database.resolve_partitions(names, create=True))
+    return part_id or 0
+
+
+async def _configure(context: Context, configuration: QueueConfiguration) -> ConfiguredQueue:
     configured = await context.with_retries(lambda _again: context.administration.configure_queue(configuration))
     context.notify(configuration_changed(configuration.queue))
     if configured.more:

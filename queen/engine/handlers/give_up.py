@@ -12,6 +12,7 @@ async def give_up(context: Context, key: MessageKey, group: str | None, error: s
     Raises:
         OutcomeUnknownError: no group is left to move it for, but an attempt whose answer was lost may have moved it.
     """
+    context = context.at(key.part_id)
     await context.with_retries(lambda _again: ensure_cursors(context, key))
     moved, lost = await context.tried(lambda _again: context.administration.messages.give_up(key, group, error))
     if lost and moved.known and not moved.groups:

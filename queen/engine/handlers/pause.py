@@ -17,6 +17,10 @@ async def pause(context: Context, queue: str, group: str | None, *, paused: bool
 
     When a pause returns, no worker holds messages any more that a pop could get. A resumption wakes long polls.
     """
+    return any(await context.everywhere(lambda each: _pause(each, queue, group, paused=paused)))
+
+
+async def _pause(context: Context, queue: str, group: str | None, *, paused: bool) -> bool:
     groups = context.administration.consumer_groups
     known, ready = await context.idempotently(lambda: groups.pause(queue, group, paused=paused))
     if known and paused:
