@@ -110,7 +110,8 @@ async def _changed(targets: dict[str, Target], make: Callable[[ShardList], Shard
         if row.partitions is None or row.partitions > 0:
             number = "an unknown number of" if row.partitions is None else row.partitions
             raise FailedError(
-                f"{empty} has {number} partitions: delete their queues, or wait until they are empty and removed (PARTITION_CLEANUP_DAYS)"
+                f"{empty} has {number} partitions: delete their queues, or wait until they are empty and removed "
+                "(PARTITION_CLEANUP_DAYS)"
             )
     return await change(targets, make)
 

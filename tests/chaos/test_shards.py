@@ -70,6 +70,41 @@ def test_a_database_fails_and_the_others_go_on(databases: tuple[Path, dict[str, 
                 timeline.append(await faults.one())
                 await traffic.progress(50)
 
+        assert (
+            server.request("POST", "/api/v1/configure", {"queue": traffic.queue, "options": {"leaseTime": 2}})[0] == 200
+        )
         asyncio.run(traffic.run(disturb, PARTITIONS, consumers=4))
         asyncio.run(traffic.judge(*urls.values()))
     print(f"{timeline}; {traffic.journal.buffered} spooled")
+
+
+def test_a_group_that_begins_while_a_database_is_down_misses_nothing(
+    databases: tuple[Path, dict[str, FragilePostgres]],
+) -> None:
+    folder, fragile = databases
+    with serving_shards({name: each.dsn for name, each in fragile.items()}, folder / "server") as server:
+
+        def push(number: int) -> str:
+            body = {"items": [{"queue": "q", "partition": f"p@{name}", "payload": number} for name in NAMES]}
+            status, answer = server.request("POST", "/api/v1/push", body)
+            assert status == 201, answer
+            statuses = {item["status"] for item in answer}
+            return "buffered" if "buffered" in statuses else "queued"
+
+        def pop(timeout_ms: int = 0) -> list[int]:
+            wait = f"&wait=true&timeout={timeout_ms}" if timeout_ms else ""
+            path = f"/api/v1/pop/queue/q?consumerGroup=g&subscriptionMode=new&batch=100&autoAck=true{wait}"
+            status, answer = server.request("GET", path)
+            return [message["data"] for message in answer["messages"]] if status == 200 else []
+
+        push(0)
+        fragile["b"].kill()
+        while push(1) != "buffered":
+            pass
+        assert pop() == []  # the group begins
+        assert push(2) == "buffered"
+        fragile["b"].start()
+        found: list[int] = []
+        while found.count(2) < len(NAMES):
+            found += pop(30_000)
+        assert set(found) <= {1, 2}  # what was spooled before is stored after the beginning
