@@ -109,7 +109,8 @@ def _check(settings: Settings) -> None:
     _ = settings.pool_sizes
     if settings.database.shards and (settings.database.url or settings.peers.any):
         raise SettingError(
-            "DATABASE_URLS names all databases: do not set DATABASE_URL, PG_HOST, QUEEN_PEERS or QUEEN_UDP_PEERS with it"
+            "DATABASE_URLS names all databases: do not set DATABASE_URL, PG_HOST, QUEEN_PEERS or QUEEN_UDP_PEERS "
+            "with it"
         )
     security, jwt, engine = settings.security, settings.jwt, settings.engine
     if bool(security.tls_certificate) != bool(security.tls_key):

@@ -1,8 +1,8 @@
 """Where partitions live, if an installation has several databases (shards): a pure function of names.
 
-A partition is made on the shard that the current list of shards names, by rendezvous hashing (Thaler, Ravishankar 1998),
-and stays there when the list changes. So an existing partition lives on the shard that one of the lists named at its
-time: those are its candidates. ``sql/internal/026_shards.sql`` computes the same, and a shard refuses to make a
+A partition is made on the shard that the current list of shards names, by rendezvous hashing (Thaler and Ravishankar,
+1998), and stays there when the list changes. So an existing partition lives on the shard that one of the lists named at
+its time: those are its candidates. ``sql/internal/026_shards.sql`` computes the same, and a shard refuses to make a
 partition that belongs elsewhere.
 """
 

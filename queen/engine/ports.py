@@ -24,11 +24,12 @@ class LimitedQueue(Struct, frozen=True):
 
 
 class PushOptions(Struct, frozen=True):
-    """What a push has to know of queues, by name: which are encrypted, and which have a maximum size."""
+    """What a push has to know of queues, by name: which are encrypted, have a maximum size, or follow another queue."""
 
     version: int
     encrypted: frozenset[str]
     limited: Mapping[str, LimitedQueue]
+    colocated: Mapping[str, str] = {}
 
     def limits_of(self, partitions: Iterable[tuple[str, str]]) -> list[int] | None:
         """The numbers of the queues of these partitions that have a maximum size; ``None``: there is none."""

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 from queen.core.administration import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
+from queen.core.errors import ConflictError, DataRejectedError
 from queen.core.limits import CURSORS_STEP
 from queen.core.placement import ShardList
 from queen.postgres.catalogue import CatalogueStore
@@ -17,10 +18,7 @@ from queen.postgres.statistics import StatisticsStore
 from queen.postgres.timers import TimerStore
 from queen.postgres.traces import TraceStore
 
-_CONFIGURE = (
-    "SELECT * FROM queen.configure_queue_v1("
-    "$1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)"
-)
+_CONFIGURE = call("configure_queue_v1", 21)
 _SETTLE = call("settle_queue_v1", 2)
 _BEGUN = "SELECT * FROM queen.find_begun_v1()"
 _INSTALLATION = "SELECT value #>> '{}' AS id FROM queen.system_state WHERE key = 'installation'"
@@ -32,6 +30,8 @@ _REGISTER_AS = "SELECT * FROM queen.register_stream_as_v1($1, $2, $3, $4, $5, $6
 _DELETE = call("delete_queue_v1", 2)
 _PURGE = "SELECT queen.purge_partitions_v1($1) AS more"
 
+#: PostgreSQL's code for a queue whose partitions have their places (sql/procedures/configure_queue.sql).
+_PLACED = "QN008"
 #: Maximum of partitions and cursors that one transaction of a deletion removes.
 _DELETE_STEP = 5000
 #: Maximum of rows of a stream's state that one transaction of a reset deletes.
@@ -77,12 +77,21 @@ class AdministrationStore:
 
     async def configure_queue(self, configuration: QueueConfiguration) -> ConfiguredQueue:
         """Creates or replaces a queue; if it has many partitions, ``settle_queue`` must follow."""
-        c = configuration
+        try:
+            return await self._configure_queue(configuration)
+        except DataRejectedError as problem:
+            if problem.sqlstate != _PLACED:
+                raise
+            raise ConflictError(
+                f"Queue {configuration.queue!r} exists and its partitions have their places: colocateWith cannot change"
+            ) from problem
+
+    async def _configure_queue(self, c: QueueConfiguration) -> ConfiguredQueue:
         [row] = await self._pool.fetch(
             _CONFIGURE, c.queue, c.namespace, c.task, c.priority, c.lease_time, c.retry_limit, c.retry_delay,
             c.delayed_processing, c.window_buffer, c.dead_letter_queue, c.dlq_after_max_retries,
             c.retention_enabled, c.retention_seconds, c.completed_retention_seconds, c.ttl, c.max_wait_time_seconds,
-            c.max_size, c.encryption_enabled, CURSORS_STEP, c.sql_push,
+            c.max_size, c.encryption_enabled, CURSORS_STEP, c.sql_push, c.colocate_with,
         )  # fmt: skip
         return ConfiguredQueue(row["queue_id"], row["part_id"] or 0, row["more"])
 

@@ -13,7 +13,7 @@ from queen.postgres.setup import open_connection
 
 READ = "SELECT * FROM queen.read_shards_v1()"
 _STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7, $8)"
-_POPULATED = "SELECT EXISTS (SELECT 1 FROM queen.queues)"
+_CONTENTS = "SELECT EXISTS (SELECT 1 FROM queen.queues), (SELECT count(*) FROM queen.partitions)"
 _MISMATCH = "QN007"
 
 
@@ -24,11 +24,13 @@ class Stored(Struct, frozen=True):
         shards: the list; ``None``: it is used alone, or new.
         own: the name of this database in the list.
         populated: whether it has queues.
+        partitions: how many it has.
     """
 
     shards: ShardList | None
     own: str | None
     populated: bool
+    partitions: int
 
 
 async def read(target: Target) -> Stored:
@@ -41,11 +43,11 @@ async def read(target: Target) -> Stored:
     connection = await open_connection(target)
     try:
         rows = await connection.fetch(READ)
-        populated: bool = await connection.fetchval(_POPULATED)
+        [(populated, partitions)] = await connection.fetch(_CONTENTS)
     finally:
         await connection.close()
     own = next((row["name"] for row in rows if row["own"]), None)
-    return Stored(shards_of(rows), own, populated)
+    return Stored(shards_of(rows), own, populated, partitions)
 
 
 def shards_of(rows: Sequence[Mapping[str, Any]]) -> ShardList | None:

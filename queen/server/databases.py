@@ -64,6 +64,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as problem:
         raise SettingError(
-            f"The folder {folder} for the spools cannot be created ({problem.strerror}): set FILE_BUFFER_DIR to a folder "
-            "that this user may write to"
+            f"The folder {folder} for the spools cannot be created ({problem.strerror}): set FILE_BUFFER_DIR to a "
+            "folder that this user may write to"
         ) from None

@@ -26,7 +26,9 @@ log = logging.getLogger("queen.shards")
 class AssembleDatabase(Protocol):
     """Builds what a worker has for one database."""
 
-    async def __call__(self, settings: Settings, answer: Callable[[Job, Any], None], shard: str) -> Assembled: ...
+    async def __call__(  # noqa: D102
+        self, settings: Settings, answer: Callable[[Job, Any], None], shard: str
+    ) -> Assembled: ...
 
 
 def targets_of(settings: Settings) -> dict[str, Target]:

@@ -21,6 +21,7 @@ from queen.log.requests import (
     Cycle,
     CycleResult,
     PartitionBatch,
+    PartlyBuffered,
     Pop,
     Push,
     Pushed,
@@ -132,21 +133,24 @@ class DividedPush(Struct, frozen=True):
         parts = {slot: [self.push.batches[index] for index in places] for slot, places in self.places.items()}
         return {slot: Push(batches, sum([len(b.places) for b in batches])) for slot, batches in parts.items()}
 
-    def join(self, results: Mapping[int, Any]) -> Pushed | Buffered:  # noqa: D102
+    def join(self, results: Mapping[int, Any]) -> Pushed | Buffered | PartlyBuffered:  # noqa: D102
         failed = [each for each in results.values() if isinstance(each, BaseException)]
         if failed:
             if len(failed) == len(results) and not isinstance(failed[0], OutcomeUnknownError):
                 raise failed[0]
             raise OutcomeUnknownError(
-                f"The push was stored in some of its databases only: {failed[0]}. Repeat it with the same transaction ids"
+                f"The push was stored in some of its databases only: {failed[0]}. Repeat it with the same "
+                "transaction ids"
             ) from failed[0]
         if all(isinstance(each, Buffered) for each in results.values()):
             return Buffered()
+        if all(isinstance(each, Pushed) for each in results.values()):
+            return Pushed(_gathered(self.places, {slot: each.stored for slot, each in results.items()}))
         stored: dict[int, Sequence[Stored | Buffered]] = {
             slot: [each] * len(self.places[slot]) if isinstance(each, Buffered) else each.stored
             for slot, each in results.items()
         }
-        return Pushed(_gathered(self.places, stored))
+        return PartlyBuffered(_gathered(self.places, stored))
 
 
 class PushDivision:

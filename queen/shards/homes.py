@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from queen.core.errors import DatabaseUnavailableError, QueenError
 from queen.core.placement import ShardList
@@ -67,7 +68,9 @@ class Homes:
             DatabaseUnavailableError: a partition may exist on a shard that is unavailable, or else belongs on another.
         """
         slots = {key: self._known.get(key) for key in keys}
-        places = {key: self._places(key) for key, slot in slots.items() if slot is None}
+        missing = [key for key, slot in slots.items() if slot is None]
+        colocated = await self._colocated() if missing else {}
+        places = {key: self._places((colocated.get(key[0], key[0]), key[1])) for key in missing}
         found, silent = await self._ask({key: places[key] for key in places if len(places[key]) > 1})
         for key, candidates in places.items():
             slot = found.get(key, candidates[0])
@@ -76,6 +79,14 @@ class Homes:
             slots[key] = slot
             self._remember(key, slot)
         return {key: slot for key, slot in slots.items() if slot is not None}
+
+    async def _colocated(self) -> Mapping[str, str]:
+        """The queues that follow others, as the first database that answers knows them."""
+        for context in self._contexts.values():
+            if not context.unavailable:
+                with suppress(QueenError):
+                    return (await context.cache.push_options()).colocated
+        return {}
 
     def _places(self, key: Key) -> list[int]:
         """The slots of the shards where a partition may live, that of a new one first."""

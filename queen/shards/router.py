@@ -7,12 +7,14 @@ shard. A pop that names no partition looks at one shard after another, and then 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
 from itertools import count
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct, structs
 
+from queen.core.administration import GroupFilter, GroupOrder, Page
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
 from queen.core.job_type import JobType
 from queen.core.placement import slot_of
@@ -23,7 +25,7 @@ from queen.engine.handlers.give_back import give_back
 from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
 from queen.engine.metrics import EngineMetrics
-from queen.log.requests import Acked, Pop, Popped
+from queen.log.requests import QUEUE_MODE, Acked, Pop, Popped
 from queen.shards.division import Division, divisions
 from queen.shards.homes import Homes
 from queen.shards.metrics import combined
@@ -34,6 +36,8 @@ log = logging.getLogger("queen.engine")
 #: How often a request is divided again because its partition turned out to belong to another shard, and the pause
 #: before: longer together than a change of the list takes.
 _ATTEMPTS, _PAUSE_S = 30, 0.25
+#: Groups of a queue whose names contain the one that is looked for.
+_ALIKE_MAX = 1000
 #: PostgreSQL's code for a partition that is not made there (sql/procedures/resolve_partitions.sql).
 _MISPLACED = "QN006"
 
@@ -221,7 +225,8 @@ class Router:
         for number in range(len(slots)):
             slot = slots[(first + number) % len(slots)]
             try:
-                popped = await self._first([(slot, self._send(slot, JobType.POP, at_once))], pop)
+                begun = await self._beginning(slot, at_once)
+                popped = await self._first([(slot, self._send(slot, JobType.POP, begun))], pop)
             except QueenError as problem:
                 problems.append(problem)
                 continue
@@ -236,12 +241,26 @@ class Router:
 
     async def _wait_anywhere(self, pop: Pop, left_ms: int) -> Popped:
         leased = structs.replace(pop, wait_ms=left_ms, auto_ack=False)
-        popped = await self._first([(slot, self._send(slot, JobType.POP, leased)) for slot in self._slots], leased)
+        begun = [(slot, await self._beginning(slot, leased)) for slot in self._slots]
+        popped = await self._first([(slot, self._send(slot, JobType.POP, each)) for slot, each in begun], leased)
         if not popped.claims or not pop.auto_ack:
             return popped
         slot = slot_of(popped.claims[0].part_id)
         acked: Acked = await self._send(slot, JobType.ACK, ack_of(popped, pop.group)).future
         return acknowledged(popped, acked)
+
+    async def _beginning(self, slot: int, pop: Pop) -> Pop:
+        """A pop whose group begins on a shard when it began on the others, which may have been before.
+
+        A group that begins while a database is down would miss there what is pushed until it is back.
+        """
+        known = self._shards.contexts[slot].cache.known_group(pop.queue, None, pop.group)
+        if pop.mode != "new" or pop.group == QUEUE_MODE or not pop.queue or known is not None:
+            return pop
+        others = [context for other, context in self._shards.contexts.items() if other != slot]
+        starts = await asyncio.gather(*[_start_of(context, pop.queue, pop.group) for context in others])
+        since = min([start for start in starts if start is not None], default=None)
+        return pop if since is None else structs.replace(pop, mode="timestamp", since=since)
 
     async def _first(self, parts: Sequence[tuple[int, Part]], pop: Pop) -> Popped:
         """The first answer with messages; what the others find is given back.
@@ -276,6 +295,19 @@ class Router:
             task = self._loop.create_task(give_back(self._shards.contexts[slot], found.result(), pop.group))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+
+async def _start_of(context: Context, queue: str, group: str) -> datetime | None:
+    """When a group began on a shard; ``None``: it has not, or the shard cannot tell."""
+    if context.unavailable:
+        return None
+    try:
+        rows = await context.administration.consumer_groups.groups(
+            GroupFilter([queue], group), Page(GroupOrder.NAME, _ALIKE_MAX)
+        )
+    except QueenError:
+        return None
+    return next((row.since for row in rows if row.name == group and row.subscription_mode != "all"), None)
 
 
 def _is_misplaced(result: Any) -> bool:  # noqa: ANN401 - any result

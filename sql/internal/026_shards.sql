@@ -6,7 +6,11 @@ RETURN coalesce(
     (
         SELECT s.name FROM queen.shards AS s
         WHERE s.added_in <= p_version AND (s.drained_in IS NULL OR s.drained_in > p_version)
-        ORDER BY md5(s.name || E'\x1f' || p_queue || E'\x1f' || p_partition) COLLATE "C" DESC LIMIT 1
+        ORDER BY md5(
+            s.name || E'\x1f'
+            || coalesce((SELECT q.colocate_with FROM queen.queues AS q WHERE q.name = p_queue), p_queue)
+            || E'\x1f' || p_partition
+        ) COLLATE "C" DESC LIMIT 1
     )
 );
 COMMENT ON FUNCTION queen.home_of IS

@@ -14,6 +14,14 @@ COMMENT ON COLUMN queen.shards.added_in IS 'The version of the list that began t
 COMMENT ON COLUMN queen.shards.drained_in IS 'The version that ended that; null: it still does.';
 COMMENT ON COLUMN queen.shards.retired IS 'Whether it has no partitions any more, and may be gone.';
 
+ALTER TABLE queen.queues ADD COLUMN colocate_with text;
+COMMENT ON COLUMN queen.queues.colocate_with IS
+    'The queue whose partitions are in the same database as those of the same names of this one; null: this one.';
+DROP FUNCTION IF EXISTS queen.configure_queue_v1(
+    text, text, text, int, int, int, int, int, int, bool, bool, bool, int, int, int, int, int, bool, int, bool);
+DROP FUNCTION IF EXISTS queen.get_configuration_v1(text);
+DROP FUNCTION IF EXISTS queen.read_push_options_v1();
+
 CREATE TABLE queen.shard_list (
     id bool PRIMARY KEY DEFAULT true CHECK (id),
     version int NOT NULL,

@@ -8,7 +8,8 @@
 -- Locks:     the row of queen.shard_list, for which calls that make partitions wait.
 -- Writes:    shards, shard_list; the sequences of ids begin in the range of the slot.
 CREATE OR REPLACE FUNCTION queen.store_shards_v1(
-    p_slot int[], p_name text[], p_added int[], p_drained int[], p_retired bool[], p_own text, p_version int, p_opened int
+    p_slot int[], p_name text[], p_added int[], p_drained int[], p_retired bool[], p_own text, p_version int,
+    p_opened int
 ) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -163,6 +163,34 @@ async def test_a_transaction_stays_on_one_database(api: httpx.AsyncClient) -> No
     assert [m["partition"] for m in await drain(api, "output")] == ["out@b"]
 
 
+async def test_queues_that_follow_another_share_its_transactions(api: httpx.AsyncClient) -> None:
+    configured = await api.post("/api/v1/configure", json={"queue": "billed", "options": {"colocateWith": "ordered"}})
+    assert configured.json()["options"]["colocateWith"] == "ordered"
+    partitions = [f"customer-{number}" for number in range(12)]
+    await push(api, items("ordered", *partitions))
+    while (answer := await api.get("/api/v1/pop/queue/ordered")).status_code == 200:
+        [message] = answer.json()["messages"]
+        ack = {name: message[name] for name in ("transactionId", "partitionId", "leaseId")}
+        operations = [
+            {"type": "ack", "status": "completed", **ack},
+            {"type": "push", "items": items("billed", message["partition"])},
+        ]
+        done = await api.post("/api/v1/transaction", json={"operations": operations})
+        assert done.status_code == 200
+        assert done.json()["success"], done.text
+    assert sorted(str(m["partition"]) for m in await drain(api, "billed")) == sorted(partitions)
+
+
+async def test_a_queue_that_exists_cannot_follow_another(api: httpx.AsyncClient) -> None:
+    await push(api, items("settled", "p"))
+    refused = await api.post("/api/v1/configure", json={"queue": "settled", "options": {"colocateWith": "ordered"}})
+    assert refused.status_code == 409
+    assert "colocateWith cannot change" in refused.json()["error"]
+    await api.post("/api/v1/configure", json={"queue": "follower", "options": {"colocateWith": "ordered"}})
+    again = await api.post("/api/v1/configure", json={"queue": "follower", "options": {"leaseTime": 7}})
+    assert again.status_code == 200
+
+
 async def test_a_lease_is_renewed_wherever_it_is(api: httpx.AsyncClient) -> None:
     await push(api, items("leased", *[f"in@{name}" for name in NAMES]))
     for _ in NAMES:
@@ -187,8 +215,10 @@ def test_names_stay_with_their_databases(postgres: str, tmp_path: Path) -> None:
     with serving_shards(databases, tmp_path / "first"):
         pass
     swapped = urls({"a": databases["b"], "b": databases["a"]})
-    with pytest.raises(AssertionError, match="give each database the name that it had before"):
-        with serving_shards({}, tmp_path / "second", DATABASE_URLS=swapped):
-            pass
+    with (
+        pytest.raises(AssertionError, match="give each database the name that it had before"),
+        serving_shards({}, tmp_path / "second", DATABASE_URLS=swapped),
+    ):
+        pass
     for url in databases.values():
         asyncio.run(drop_database(postgres, url))
