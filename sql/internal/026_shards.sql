@@ -34,3 +34,30 @@ BEGIN
         AND v_own = queen.home_of(p_queue, p_partition, v_list.version);
 END $$;
 COMMENT ON FUNCTION queen.is_home IS 'Internal: whether a partition may be made in this database.';
+
+-- The names of partitions of this database for pushes with SQL: a partition that is or belongs elsewhere becomes one of
+-- this database, because the caller's transaction is here.
+CREATE OR REPLACE FUNCTION queen.local_partitions(p_queue text, p_partitions text[], p_n int) RETURNS text[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    v_own text;
+BEGIN
+    SELECT '@' || s.name INTO v_own FROM queen.shards AS s WHERE s.own;
+    RETURN ARRAY(
+        SELECT CASE WHEN l.here THEN u.partition ELSE u.partition || v_own END
+        FROM (
+            SELECT coalesce(g.partition, 'Default') AS partition, g.ord
+            FROM unnest(coalesce(p_partitions, array_fill('Default'::text, ARRAY[p_n]))) WITH ORDINALITY AS g (partition, ord)
+        ) AS u
+        JOIN (
+            SELECT n.name, queen.is_home(p_queue, n.name) OR EXISTS (
+                SELECT 1 FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
+                WHERE q.name = p_queue AND p.name = n.name
+            ) AS here
+            FROM (SELECT DISTINCT coalesce(d.name, 'Default') AS name
+                FROM unnest(coalesce(p_partitions, ARRAY['Default'])) AS d (name)) AS n
+        ) AS l ON l.name = u.partition
+        ORDER BY u.ord);
+END $$;
+COMMENT ON FUNCTION queen.local_partitions IS 'Internal: the partitions of this database to which SQL pushes.';

@@ -3,9 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
+import asyncpg
 import httpx
 import pytest
 
@@ -17,13 +17,18 @@ NAMES = ("a", "b", "c")
 
 
 @pytest.fixture(scope="module")
-def server(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def databases(postgres: str) -> Iterator[dict[str, str]]:
+    made = {name: asyncio.run(create_database(postgres)) for name in NAMES}
+    yield made
+    for url in made.values():
+        asyncio.run(drop_database(postgres, url))
+
+
+@pytest.fixture(scope="module")
+def server(databases: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Two workers over three databases."""
-    databases = {name: asyncio.run(create_database(postgres)) for name in NAMES}
-    with ExitStack() as stack:
-        for url in databases.values():
-            stack.callback(lambda url=url: asyncio.run(drop_database(postgres, url)))
-        yield stack.enter_context(serving_shards(databases, tmp_path_factory.mktemp("shards")))
+    with serving_shards(databases, tmp_path_factory.mktemp("shards")) as server:
+        yield server
 
 
 @pytest.fixture
@@ -143,6 +148,25 @@ async def test_a_partition_can_be_pinned_to_a_database(api: httpx.AsyncClient) -
     for number, name in enumerate(NAMES):
         [answer] = await push(api, items("pinned", f"here@{name}"))
         assert slot(answer["message_id"]) == number
+
+
+async def test_sql_pushes_into_the_database_in_which_it_is_called(
+    api: httpx.AsyncClient, databases: dict[str, str]
+) -> None:
+    await api.post("/api/v1/configure", json={"queue": "sql"})
+    for name, url in databases.items():
+        connection = await asyncpg.connect(url)
+        payloads = ["{}"] * 3
+        await connection.execute("SELECT queen.push_many('sql', $1::text[]::jsonb[])", payloads)
+        await connection.execute("SELECT queen.push('sql', '{}', $1)", f"mine@{name}")
+        await connection.close()
+    found: Counter[tuple[str, int]] = Counter()
+    while found.total() < 4 * len(NAMES):
+        answer = await api.get("/api/v1/pop/queue/sql", params={"wait": "true", "timeout": 20000, "autoAck": "true"})
+        found.update((m["partition"], slot(m["partitionId"])) for m in answer.json()["messages"])
+    home = next(place for partition, place in found if partition == "Default")
+    wanted = {("Default" if place == home else f"Default@{name}", place): 3 for place, name in enumerate(NAMES)}
+    assert found == wanted | {(f"mine@{name}", place): 1 for place, name in enumerate(NAMES)}
 
 
 async def test_a_transaction_stays_on_one_database(api: httpx.AsyncClient) -> None:
