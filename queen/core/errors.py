@@ -102,9 +102,17 @@ class OverloadedError(QueenError):
 
 
 class DatabaseUnavailableError(QueenError):
-    """PostgreSQL is unavailable, and the request could not wait for it."""
+    """PostgreSQL is unavailable, and the request could not wait for it.
+
+    Attributes:
+        database: the name of the one of several databases, if a request concerns all of them.
+    """
 
     code = "database_unavailable"
+
+    def __init__(self, message: str, *, database: str = "") -> None:
+        super().__init__(message)
+        self.database = database
 
 
 class OutcomeUnknownError(DatabaseUnavailableError):

@@ -162,7 +162,8 @@ def describe(error: QueenError, req: QueenRequest) -> Problem:
     elif isinstance(error, DatabaseUnavailableError):
         log.warning("%s", error, extra=req.log_fields)
         # Consumers of the published client end when a pop fails, unless the text has the word "connection".
-        detail = "There is no connection to the database at the moment. Try again later"
+        which = f"the database {error.database}" if error.database else "the database"
+        detail = f"There is no connection to {which} at the moment. Try again later"
     elif status == 504 or isinstance(error, DatabaseSlowError | LockedError):
         log.warning("%s", error, extra=req.log_fields)
     elif status in _REFUSED:

@@ -19,12 +19,14 @@ async def ask_all(databases: Sequence[tuple[str, Context]], work: Callable[[Cont
     """
     for name, context in databases:
         if context.unavailable:
-            raise DatabaseUnavailableError(f"Database {name} is unavailable, and the request concerns all databases")
+            raise DatabaseUnavailableError(
+                f"Database {name} is unavailable, and the request concerns all databases", database=name
+            )
     results = await asyncio.gather(*[work(context) for _, context in databases], return_exceptions=True)
     found: list[T] = []
     for (name, _), result in zip(databases, results, strict=True):
         if isinstance(result, DatabaseUnavailableError):
-            raise type(result)(f"Database {name}: {result}") from result
+            raise type(result)(f"Database {name}: {result}", database=name) from result
         if isinstance(result, BaseException):
             raise result
         found.append(result)

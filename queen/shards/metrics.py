@@ -8,21 +8,20 @@ from msgspec import structs
 from queen.core.metrics import WorkerState
 from queen.engine.metrics import EngineMetrics, JobQueueMetrics, SlotMetrics
 
+_SUMS = ("waiting", "waiting_refused", "prefetched", "prefetched_in_vain", "wait_lists")
+
 
 def combined(engines: Sequence[EngineMetrics]) -> EngineMetrics:
     """The sums; a worker stops if one of its engines does."""
     job_queues = sorted([each for engine in engines for each in engine.job_queues], key=lambda each: each.kind.value)
-    return EngineMetrics(
+    return structs.replace(
+        engines[0],
         job_queues=tuple([_sum(list(same)) for _, same in groupby(job_queues, lambda each: each.kind)]),
         hot=_slots([engine.hot for engine in engines]),
         cold=_slots([engine.cold for engine in engines]),
-        waiting=sum(engine.waiting for engine in engines),
-        waiting_max=max(engine.waiting_max for engine in engines),
-        waiting_refused=sum(engine.waiting_refused for engine in engines),
-        prefetched=sum(engine.prefetched for engine in engines),
-        prefetched_in_vain=sum(engine.prefetched_in_vain for engine in engines),
-        wait_lists=sum(engine.wait_lists for engine in engines),
-        stopping=any(engine.stopping for engine in engines),
+        waiting_max=max([engine.waiting_max for engine in engines]),
+        stopping=any([engine.stopping for engine in engines]),
+        **{name: sum([getattr(engine, name) for engine in engines]) for name in _SUMS},
     )
 
 

@@ -40,6 +40,7 @@ _ATTEMPTS, _PAUSE_S = 30, 0.25
 _ALIKE_MAX = 1000
 #: PostgreSQL's code for a partition that is not made there (sql/procedures/resolve_partitions.sql).
 _MISPLACED = "QN006"
+_CHANGING = "The list of databases is being changed, and the partition cannot be made yet: try again"
 
 
 class Part(Job):
@@ -100,7 +101,7 @@ class Router:
             return
         self._whole.pop(job, None)
         if _is_misplaced(result):
-            self._start(job, self._divide(job.kind, job.request, 1))
+            self._start(job, self._divide(job.kind, job.request, 1, job=job))
         else:
             self._answer(job, result)
 
@@ -110,7 +111,7 @@ class Router:
         for job in jobs:
             slot = self._slot(job)
             if slot is None:
-                self._start(job, self._divide(job.kind, job.request))
+                self._start(job, self._divide(job.kind, job.request, job=job))
                 continue
             whole.setdefault(slot, []).append(job)
             if self._shards.specs[job.kind].waiting is not None:
@@ -176,20 +177,20 @@ class Router:
             self._working.pop(job, None)
         self._answer(job, result)
 
-    async def _divide(self, kind: JobType, request: Any, attempt: int = 0) -> Any:  # noqa: ANN401 - any operation's
+    async def _divide(self, kind: JobType, request: Any, attempt: int = 0, *, job: Job | None = None) -> Any:  # noqa: ANN401 - any operation's
         """The result of a request that concerns several shards, or partitions that have to be found.
 
         ``attempt``: how often its partitions turned out to belong to other shards.
         """
         if kind is JobType.CUSTOM:
-            return await self._shards.run(request)
+            return await self._run(request)
         division = self._divisions[kind]
         if attempt:
             self._shards.homes.forget(division.partitions(request))
             await asyncio.sleep(_PAUSE_S)
         divided = await division.divide(request)
         if divided is None:
-            return await self._pop_anywhere(request)
+            return await self._pop_anywhere(request, job)
         parts = [self._carry_out_part(slot, kind, part, attempt) for slot, part in divided.requests.items()]
         results = await asyncio.gather(*parts, return_exceptions=True)
         return divided.join(dict(zip(divided.requests, results, strict=True)))
@@ -202,9 +203,7 @@ class Router:
             if not _is_misplaced(problem):
                 raise
             if attempt == _ATTEMPTS:
-                raise DatabaseUnavailableError(
-                    "The list of databases is being changed, and the partition cannot be made yet: try again"
-                ) from problem
+                raise DatabaseUnavailableError(_CHANGING) from problem
         return await self._divide(kind, request, attempt + 1)
 
     def _send(self, slot: int, kind: JobType, request: Any) -> Part:  # noqa: ANN401 - any operation
@@ -212,7 +211,16 @@ class Router:
         self._shards.engines[slot].accept([part])
         return part
 
-    async def _pop_anywhere(self, pop: Pop) -> Popped:
+    async def _run(self, work: Any) -> Any:  # noqa: ANN401 - any function of administration
+        """The result of a function of administration."""
+        try:
+            return await self._shards.run(work)
+        except DataRejectedError as problem:
+            if not _is_misplaced(problem):
+                raise
+            raise DatabaseUnavailableError(_CHANGING) from problem
+
+    async def _pop_anywhere(self, pop: Pop, job: Job | None) -> Popped:
         """The messages of one shard: of the first that has some, from another one each time; or after a wait.
 
         Raises:
@@ -234,15 +242,18 @@ class Router:
                 return popped
         left_ms = int(1000 * (until - self._loop.time()))
         if left_ms > 0:
-            return await self._wait_anywhere(pop, left_ms)
+            return await self._wait_anywhere(pop, left_ms, job)
         if len(problems) == len(slots):
             raise problems[0]
         return Popped()
 
-    async def _wait_anywhere(self, pop: Pop, left_ms: int) -> Popped:
+    async def _wait_anywhere(self, pop: Pop, left_ms: int, job: Job | None) -> Popped:
         leased = structs.replace(pop, wait_ms=left_ms, auto_ack=False)
         begun = [(slot, await self._beginning(slot, leased)) for slot in self._slots]
-        popped = await self._first([(slot, self._send(slot, JobType.POP, each)) for slot, each in begun], leased)
+        parts = [(slot, self._send(slot, JobType.POP, each)) for slot, each in begun]
+        for _, part in parts:
+            part.client = job.client if job is not None else None  # each shard shows who waits
+        popped = await self._first(parts, leased)
         if not popped.claims or not pop.auto_ack:
             return popped
         slot = slot_of(popped.claims[0].part_id)
