@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 import uvloop
@@ -27,6 +27,7 @@ from queen.core.limits import (
     REPLAY_CALL_S,
 )
 from queen.core.metrics import WorkerState
+from queen.core.placement import Shard, lease_on
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
@@ -184,6 +185,7 @@ def _context(
     notify: Notify,
     interfaces: Sequence[object] = (),
     prefetch: Prefetch | None = None,
+    new_lease: Callable[[], UUID] = uuid4,
 ) -> Context:
     return Context(
         store,
@@ -196,6 +198,7 @@ def _context(
         limit_s=settings.database.statement_timeout_ms / 1000,
         interfaces=interfaces,
         prefetch=prefetch,
+        new_lease=new_lease,
     )
 
 
@@ -236,13 +239,15 @@ def _waiters_max() -> int:
     return max(1, files - FILES_BESIDE_WAITERS)
 
 
-async def assemble_database(settings: Settings, answer: Callable[[Job, Any], None], shard: str = "") -> Assembled:
-    """Builds what a worker has for one database, in its own loop; ``shard``: its name, if there are several."""
+async def assemble_database(
+    settings: Settings, answer: Callable[[Job, Any], None], shard: Shard | None = None
+) -> Assembled:
+    """Builds what a worker has for one database, in its own loop; ``shard``: which one, if there are several."""
     target = _target(settings)
     pools = hot, cold, replaying, sweeping = _pools(target, settings)
     store, administration = _store(hot, settings), AdministrationStore(cold)
     failover = Failover(await _spool(settings, administration))
-    notifications, siblings = _notifications(settings, target, shard)
+    notifications, siblings = _notifications(settings, target, shard.name if shard else "")
 
     def notify(notification: Notification) -> None:
         engine.notify(notification)
@@ -251,8 +256,18 @@ async def assemble_database(settings: Settings, answer: Callable[[Job, Any], Non
     def receive_packet(packet: bytes) -> None:
         notifications.receive_packet(packet, relay=True)
 
-    simple_mq, prefetch = SimpleMq.over(hot, cold), Prefetch(LEASES_OF_WORKERS.mine)
-    context = _context(settings, store, administration, failover, notify, [simple_mq, Sqs.over(hot, cold)], prefetch)
+    simple_mq, new_lease = SimpleMq.over(hot, cold), partial(lease_on, shard.slot) if shard else uuid4
+    prefetch = Prefetch(LEASES_OF_WORKERS.mine, new_lease=new_lease)
+    context = _context(
+        settings,
+        store,
+        administration,
+        failover,
+        notify,
+        [simple_mq, Sqs.over(hot, cold)],
+        prefetch,
+        new_lease,
+    )
     # Behind a pooler there are no notifications of other instances, so each wait list needs its own checks.
     checks_per_s = CHECKS_PER_S if not target.pooled else 0
     delivery = settings.delivery

@@ -8,6 +8,7 @@ partition that belongs elsewhere.
 
 from collections.abc import Sequence
 from hashlib import md5
+from uuid import UUID, uuid4
 
 from msgspec import Struct, structs
 
@@ -22,6 +23,21 @@ _SEPARATOR = "\x1f"
 def slot_of(number: int) -> int:
     """The slot of the shard that gave a number to a partition, a queue, a dead letter or a stream."""
     return number >> SLOT_BITS
+
+
+def lease_on(slot: int) -> UUID:
+    """A lease that says on which shard it is: a UUID of version 8 (RFC 9562) whose last byte is the slot."""
+    bits = uuid4().int & ~(0xF << 76) & ~0xFF
+    return UUID(int=bits | 8 << 76 | slot)
+
+
+def slot_of_lease(text: str) -> int | None:
+    """The slot of the shard of a lease; ``None``: it does not say."""
+    try:
+        lease = UUID(text)
+    except ValueError:
+        return None
+    return lease.int & 0xFF if lease.version == 8 else None
 
 
 class Shard(Struct, frozen=True):

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
+from uuid import UUID, uuid4
 
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
 from queen.core.metrics import WorkerState
@@ -52,6 +53,7 @@ class Context:
         keys: of encrypted queues; ``None`` if the server has none.
         limit_s: the time limit of a call in PostgreSQL.
         prefetch: the prefetched messages of the worker.
+        new_lease: makes leases.
 
     Attributes:
         reads: the procedures that read, of all databases together.
@@ -71,6 +73,7 @@ class Context:
         keys: Keyring | None = None,
         limit_s: float = 30.0,
         prefetch: Prefetch | None = None,
+        new_lease: Callable[[], UUID] = uuid4,
     ) -> None:
         self.database = database
         self.administration = administration
@@ -86,6 +89,7 @@ class Context:
         self.database_answers: Callable[[], Awaitable[bool]] = _always
         self.orphans = Orphans()
         self.prefetch = Prefetch() if prefetch is None else prefetch
+        self.new_lease = new_lease
         self.unfinished: set[tuple[str, str]] = set()
         self.rules = Rules(limit_s, retry_timeout_s)
         self._interfaces: dict[type, Any] = {type(each): each for each in interfaces}

@@ -27,7 +27,7 @@ class AssembleDatabase(Protocol):
     """Builds what a worker has for one database."""
 
     async def __call__(  # noqa: D102
-        self, settings: Settings, answer: Callable[[Job, Any], None], shard: str
+        self, settings: Settings, answer: Callable[[Job, Any], None], shard: Shard | None
     ) -> Assembled: ...
 
 
@@ -62,7 +62,7 @@ class Workshop:
         folder = self.spools / shard.name
         folder.mkdir(mode=0o700, exist_ok=True)
         settings = self._settings.of_shard(shard.name, str(folder))
-        done = await self._assemble(settings, self._router.answered, shard.name)
+        done = await self._assemble(settings, self._router.answered, shard)
         self.assembled[shard.slot] = done
         self.contexts[shard.slot], self.engines[shard.slot] = done.context, done.engine
 

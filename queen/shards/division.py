@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from queen.core.errors import ConflictError, OutcomeUnknownError
 from queen.core.job_type import JobType
-from queen.core.placement import slot_of
+from queen.core.placement import slot_of, slot_of_lease
 from queen.log import ids
 from queen.log.requests import (
     Ack,
@@ -249,7 +249,7 @@ class AckDivision:
 
 
 class DividedRenewal(Struct, frozen=True):
-    """A lease does not say where it belongs: every shard is asked."""
+    """A lease that does not say where it is, because SQL made it or there was one database: all shards are asked."""
 
     request: RenewLease
     slots: Sequence[int]
@@ -269,19 +269,20 @@ class DividedRenewal(Struct, frozen=True):
 
 
 class RenewalDivision:
-    """Renewals go to all shards; one of them knows the lease."""
+    """Renewals go to the shard of the lease."""
 
-    def __init__(self, slots: Collection[int]) -> None:
-        self._slots = slots
+    def __init__(self, homes: Homes, slots: Collection[int]) -> None:
+        self._homes, self._slots = homes, slots
 
-    def slots(self, _request: RenewLease) -> None:  # noqa: D102
-        return None
+    def slots(self, request: RenewLease) -> list[int] | None:  # noqa: D102
+        slot = slot_of_lease(request.lease)
+        return None if slot is None or slot not in self._slots else [slot]
 
     def partitions(self, _request: RenewLease) -> list[Key]:  # noqa: D102
         return []
 
     async def divide(self, request: RenewLease) -> DividedRenewal:  # noqa: D102
-        return DividedRenewal(request, list(self._slots))
+        return DividedRenewal(request, self._homes.available() or list(self._slots))
 
 
 # ---------------------------------------------------------------- transaction, cycle
@@ -407,7 +408,7 @@ def divisions(homes: Homes, slots: Collection[int]) -> Mapping[JobType, Division
         JobType.PUSH: PushDivision(homes),
         JobType.POP: PopDivision(homes),
         JobType.ACK: acks,
-        JobType.RENEW_LEASE: RenewalDivision(slots),
+        JobType.RENEW_LEASE: RenewalDivision(homes, slots),
         JobType.TRANSACTION: TransactionDivision(homes, acks),
         JobType.CYCLE: CycleDivision(homes),
         JobType.TIMER: TimerDivision(homes, slots),

@@ -124,6 +124,10 @@ class Homes:
             return problem
         return [key for key, (_, part_id) in zip(keys, rows, strict=True) if part_id is not None]
 
+    def available(self) -> list[int]:
+        """The shards that are not known to be unavailable."""
+        return [slot for slot, context in self._contexts.items() if not context.unavailable]
+
     def name(self, slot: int) -> str:
         """The name of a shard."""
         return self._shards.shards[slot].name

@@ -229,7 +229,7 @@ class Router:
         until = self._loop.time() + pop.wait_ms / 1000
         at_once, first = structs.replace(pop, wait_ms=0), next(self._turn)
         problems = []
-        slots = [slot for slot in self._slots if not self._shards.contexts[slot].unavailable] or self._slots
+        slots = self._shards.homes.available() or self._slots
         for number in range(len(slots)):
             slot = slots[(first + number) % len(slots)]
             try:
