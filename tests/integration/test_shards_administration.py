@@ -14,6 +14,7 @@ import pytest
 from tests.support.processes import Server
 from tests.support.servers import serving_database
 from tests.support.shards import NAMES, new_databases, serving_shards
+from tests.support.sockets import Socket, open_socket
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)")
@@ -418,6 +419,50 @@ async def test_a_consumer_that_waits_on_all_databases_is_listed_once(both: Both)
         assert len((await waiting).json()["messages"]) == 1
 
 
+async def test_a_replay_that_was_interrupted_between_two_databases_is_finished(both: Both) -> None:
+    """It was stored on the other database, and the letter is still there."""
+    _, side = both.sides
+    await fill(both, "halfway", each=2, partitions=["p@a"])
+    await consume(both, "halfway", "g", partitions=["p@a"])
+    [letter] = (await side.ask("GET", "/api/v1/dlq", queue="halfway"))["messages"]
+    stored = {"queue": "halfway", "partition": "p@c", "payload": {"n": 1}, "transactionId": f"dlq:{letter['id']}"}
+    [earlier] = await side.ask("POST", "/api/v1/push", {"items": [stored]})
+    done = await side.ask("POST", f"/api/v1/dlq/{letter['id']}/replay", {"partition": "p@c"})
+    assert done["replayedAs"]["message_id"] == earlier["message_id"]
+    assert (await side.ask("GET", "/api/v1/dlq", queue="halfway"))["messages"] == []
+    popped = await side.ask("GET", "/api/v1/pop/queue/halfway/partition/p@c", batch=10)
+    assert [message["transactionId"] for message in popped["messages"]] == [stored["transactionId"]]
+
+
+async def test_a_websocket_gets_the_messages_of_all_databases(both: Both, servers: tuple[Server, Server]) -> None:
+    partitions = [f"p@{name}" for name in NAMES]
+    await fill(both, "streamed", each=2, partitions=partitions)
+    later = [
+        {"queue": "streamed", "partition": partition, "payload": 0, "transactionId": f"{partition}-{number}"}
+        for partition in partitions
+        for number in (2, 3)
+    ]
+    async with open_socket(servers[1].port) as socket:
+        await socket.subscribe("streamed", consumerGroup="g", subscriptionMode="all")
+        found = await _take(socket, 6)
+        await both.sides[1].ask("POST", "/api/v1/push", {"items": later})
+        found += await _take(socket, 6)
+    assert sorted(found) == sorted(f"{partition}-{number}" for partition in partitions for number in range(4))
+
+
+async def _take(socket: Socket, number: int) -> list[str]:
+    """The transaction ids of so many messages, when all are acknowledged."""
+    found: list[str] = []
+    while len(found) < number or socket.held:
+        frame = await socket.receive()
+        if frame["type"] == "batch":
+            found += [message["transactionId"] for message in frame["messages"]]
+            await socket.ack(frame)
+        else:
+            assert (frame["type"], frame["refused"]) == ("acked", [])
+    return found
+
+
 async def test_health_and_metrics_name_the_databases(both: Both) -> None:
     up = dict.fromkeys(NAMES, "connected")
     for path in ("/health", "/health/ready", "/api/v1/status/buffers"):
@@ -432,7 +477,9 @@ async def test_health_and_metrics_name_the_databases(both: Both) -> None:
         assert f'queen_database_up{{database="{name}"}} 1.0' in texts[1]
         assert f'queen_spool_messages{{database="{name}"}} 0.0' in texts[1]
     for line in texts[0].splitlines():
-        if line.startswith(("queen_queues ", "queen_groups ", "queen_queue_messages{", "queen_queue_partitions{")):
+        if line.startswith(
+            ("queen_queues ", 'queen_queue_messages{queue="orders"}', 'queen_queue_partitions{queue="orders"}')
+        ):
             assert line in texts[1].splitlines()
     named = [await both.sides[1].ask("GET", "/api/v1/analytics/postgres-stats", database=name) for name in NAMES]
     assert len({each["database"] for each in named}) == len(NAMES)
