@@ -6,8 +6,8 @@ from urllib.parse import unquote_plus
 SHOWN = frozenset(
     {
         "Action", "after", "autoAck", "autopilot", "batch", "behind", "conflation", "consumerGroup", "cursorCreatedAt",
-        "cursorMessageId", "database", "deleteMetadata", "error", "from", "group", "hostname", "interval", "leaseSeconds",
-        "limit", "minLagSeconds", "namespace", "ns", "offset", "order", "partition", "partitions", "queue",
+        "cursorMessageId", "database", "deleteMetadata", "error", "from", "group", "hostname", "interval",
+        "leaseSeconds", "limit", "minLagSeconds", "namespace", "ns", "offset", "order", "partition", "partitions", "queue",
         "reverse", "search", "status", "subscriptionFrom", "subscriptionMode", "task", "timeout", "timestamp",
         "to", "toBeginning", "toEnd", "txn", "wait", "workerId",
     }
