@@ -118,17 +118,7 @@ async def lanes(connection: Connection, options: ReadOptions, *, strict: bool = 
         OptionError: a queue does not exist, or with ``strict`` a partition; without ``failOnDataLoss``, only if
             ``strict``.
     """
-    try:
-        names = [row["name"] for row in await connection.fetch(_QUEUES, options.queue_pattern)]
-    except asyncpg.InvalidRegularExpressionError as problem:
-        raise OptionError(f"queuePattern: PostgreSQL says {problem}") from None
-    if options.queue:
-        if strict or options.fail_on_data_loss:
-            for name in options.queue:
-                _must_exist("queue", name, names)
-        names = list(options.queue)
-    elif options.queue_pattern and not names and strict:
-        raise OptionError(f"queuePattern: no queue is named like {options.queue_pattern}")
+    names = await _queues(connection, options, strict=strict)
     rows = await connection.fetch(_PARTITIONS, names)
     found = [Lane(Place(row["number"], row["queue"], row["partition"]), row["oldest"], row["next_off"]) for row in rows]
     if not options.partition:
@@ -136,6 +126,21 @@ async def lanes(connection: Connection, options: ReadOptions, *, strict: bool = 
     for name in options.partition if strict else ():
         _must_exist("partition", name, [lane.place.partition for lane in found])
     return [lane for lane in found if lane.place.partition in options.partition]
+
+
+async def _queues(connection: Connection, options: ReadOptions, *, strict: bool) -> list[str]:
+    """The names of the queues."""
+    try:
+        names = [row["name"] for row in await connection.fetch(_QUEUES, options.queue_pattern)]
+    except asyncpg.InvalidRegularExpressionError as problem:
+        raise OptionError(f"queuePattern: PostgreSQL says {problem}") from None
+    if options.queue:
+        for name in options.queue if strict or options.fail_on_data_loss else ():
+            _must_exist("queue", name, names)
+        return list(options.queue)
+    if options.queue_pattern and not names and strict:
+        raise OptionError(f"queuePattern: no queue is named like {options.queue_pattern}")
+    return names
 
 
 def _must_exist(what: str, name: str, there: list[str]) -> None:

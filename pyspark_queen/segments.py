@@ -86,11 +86,7 @@ class _Reading:
             if not self._options.include_deleted:
                 for place, first, after in await connection.fetch(_DELETED, places):
                     self._deleted.setdefault(place, []).append((first, after))
-            query = _SELECT.format(
-                ids="g.ids" if self._wanted.ids else "NULL",
-                ends="g.ends" if self._wanted.data else "NULL",
-                data="g.data" if self._wanted.data else "NULL",
-            )
+            query = self._query()
             async for rows in self._rows(connection, query, places):
                 for some in batches(rows, size_of, BYTES_A_BATCH) if self._wanted.data else [rows]:
                     async for batch in self._batches(connection, some):
@@ -98,6 +94,12 @@ class _Reading:
         wanted = sum(span.n for span in self._spans)
         if self._count < wanted and self._options.fail_on_data_loss:
             raise missing(self._count, wanted)
+
+    def _query(self) -> str:
+        ends = data = "NULL"
+        if self._wanted.data:
+            ends, data = "g.ends", "g.data"
+        return _SELECT.format(ids="g.ids" if self._wanted.ids else "NULL", ends=ends, data=data)
 
     async def _rows(self, connection: Connection, query: str, places: list[int]) -> AsyncGenerator[list[Any]]:
         """The segments. Those that PostgreSQL itself cannot read have a text of it in the place of their data."""

@@ -66,9 +66,11 @@ from queen.postgres.store import Store
 from queen.postgres.timers import DueTimersStore, SchedulesStore
 from queen.security.keyring import Keyring
 from queen.shards.assembly import assemble_shards
+from queen.simple_mq import sqs_spool
 from queen.simple_mq.background_jobs import background_jobs
 from queen.simple_mq.interface import SimpleMq, Sqs
 from queen.simple_mq.job_specs import SIMPLE_MQ_SPECS
+from queen.simple_mq.sqs_storage import SqsSpoolStore
 from queen.spool import place
 from queen.spool.folder import DiskFolder
 from queen.spool.spool import Limits, Spool
@@ -124,9 +126,13 @@ def _store(pool: Pool, settings: Settings) -> Store:
     return Store(pool, settings.requests.pop_bytes_max, settings.policy(JobType.PUSH).items_max)
 
 
-def _spool_store(pool: Pool, target: Target) -> SpoolStore:
-    """The procedures of the replay. Connections of a pooler have no limit of their own, so each call sets it."""
-    return SpoolStore(pool, REPLAY_CALL_S if target.pooled else None)
+def _replay(
+    settings: Settings, context: Context, failover: Failover, pool: Pool, target: Target, interval_s: float
+) -> Replay:
+    """The replay. Connections of a pooler have no time limit of their own, so each call sets it."""
+    limit_s = REPLAY_CALL_S if target.pooled else None
+    kinds = {sqs_spool.KIND: sqs_spool.SpooledSends(context, SqsSpoolStore(pool, limit_s))}
+    return Replay(context, failover, SpoolStore(pool, limit_s), settings.spool.batch, interval_s, kinds)
 
 
 @asynccontextmanager
@@ -171,7 +177,7 @@ async def prepare_spool(settings: Settings) -> Path:
             waiting = spool.state()
             log.warning("replaying the spool", extra={"messages": waiting.messages, "bytes": waiting.bytes})
             try:
-                await Replay(context, failover, _spool_store(pool, _target(settings)), settings.spool.batch, 0).drain()
+                await _replay(settings, context, failover, pool, _target(settings), 0).drain()
             except (QueenError, OSError) as problem:
                 log.error("The spool is not empty yet: %s", problem)  # noqa: TRY400 - it explains itself
     return path
@@ -284,7 +290,7 @@ async def assemble_database(
     siblings.receive_datagram = engine.lend_through(siblings)
     probe = _health_probe(target, failover, pools)
     interval_s = settings.spool.interval_ms / 1000
-    replay = Replay(context, failover, _spool_store(replaying, target), settings.spool.batch, interval_s)
+    replay = _replay(settings, context, failover, replaying, target, interval_s)
     await notifications.start(engine.notify, engine.missed)
     probe.start()
     replay.start()

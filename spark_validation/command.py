@@ -78,6 +78,8 @@ def make(request: Request, progress: Progress) -> Report:
         archive = open_filled(request.archive) if request.archive else None
         held = stack.enter_context(ExitStack())
         snapshot = held.enter_context(Snapshot(request.dsn)) if request.dsn else None
+        if snapshot and journal:
+            snapshot.check_primary()
         spark = stack.enter_context(_spark(request.where, work, _rows_of(journal, archive, snapshot)))
         progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)

@@ -23,3 +23,13 @@ class DatabaseError(AuditError):
 
 class AwayError(DatabaseError):
     """The database is unavailable at the moment."""
+
+
+class ReplicaError(DatabaseError):
+    """The database may lack what the journals say to be stored: it is no primary."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "PostgreSQL is a replica here, which may lack what journals say to be stored: give --dsn of the primary "
+            "(target_session_attrs=primary finds it), or judge the log without --journal"
+        )

@@ -14,7 +14,7 @@ from .audits import Audit, all_audits
 from .inputs import Inputs
 from .lives import MARK
 from .tables import Tables
-from .tables.columns import NEVER
+from .tables.columns import NEVER, is_empty
 from .times import utc
 
 _EVENTS = 50
@@ -132,7 +132,7 @@ def _nothing_to_judge(audit: Audit, given: Mapping[str, DataFrame | None], table
     """Why an audit can judge nothing; empty if it can."""
     if missing := {name for name in audit.needs if given[name] is None}:
         return f"needs {'the log (--dsn)' if missing & tables.of_database else 'journals (--journal)'}"
-    empty = (each for each in audit.bases if each.rows(*(given[name] for name in each.tables)).isEmpty())
+    empty = (each for each in audit.bases if is_empty(each.rows(*(given[name] for name in each.tables))))
     return next((f"no {each.what} to check" for each in empty), "")
 
 

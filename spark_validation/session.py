@@ -42,6 +42,9 @@ _SETTINGS = {
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
     "spark.sql.session.timeZone": "UTC",
+    # For each expression, Spark would note the line of Python that made it, with several calls to Java.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.dataFrameQueryContext.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "32m",
     # Tables that are kept lie on disk. To find the best encoding of each of their columns costs more CPU than all
     # else that is done with them; LZ4 for whatever is written costs little, and makes them about as small.
@@ -74,12 +77,17 @@ _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
 _ROWS_A_PARTITION = 750_000
-_LEAST_PARTITIONS = 2
 _MANY_ROWS = 1_000_000
 # What costs in a small run is to plan queries, and to compile code that hardly runs. So Java uses its first compiler
-# only, and collects its garbage without threads of their own; and Spark does not plan a query again at each stage.
-_JAVA_OF_FEW_ROWS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
-_SETTINGS_OF_FEW_ROWS = {"spark.sql.adaptive.enabled": "false"}
+# only, and collects its garbage without threads of their own; and Spark does not plan a query again at each stage, and
+# does each in one task.
+_JAVA_OF_FEW_ROWS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m"
+_SETTINGS_OF_FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.default.parallelism": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.files.minPartitionNum": "1",
+}
 _OURS = re.compile(r"^(?:spark_validation|pyspark_queen)\.errors\.\w+: (.+)", re.MULTILINE)
 
 
@@ -142,7 +150,7 @@ def check_memory(memory: str) -> None:
 
 def partitions_of(rows: int) -> int:
     """Number of partitions for this many rows, so that each fits into memory."""
-    return max(_LEAST_PARTITIONS, -(-rows // _ROWS_A_PARTITION))
+    return max(1, -(-rows // _ROWS_A_PARTITION))
 
 
 def start(

@@ -1144,6 +1144,15 @@ _CATALOGUE: Collection[Guarantee] = (
         "token has the level.",
         "Otherwise everybody who reaches the server could read and delete messages.",
     ),
+    _safety(
+        "G-SQS-14",
+        "MF",
+        "Sends outlast an outage",
+        "A send that is answered while PostgreSQL is unavailable is on disk. Its messages are stored once, in each "
+        "queue in the order of the answers, with the id, sending time and delay that they were sent with. Whether one "
+        "is a duplicate depends on when it was sent. Sends to a queue that was deleted are set aside.",
+        "Producers go on, and consumers see neither gaps nor repetitions.",
+    ),
 )
 
 GUARANTEES: Mapping[str, Guarantee] = MappingProxyType({guarantee.id: guarantee for guarantee in _CATALOGUE})

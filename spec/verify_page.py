@@ -123,6 +123,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-SMQ-16": _SERVICE,
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
         "G-SQS-9": _SERVICE,
+        "G-SQS-14": _OUTAGE,
     }
 )
 """What `queen verify` does not see, and why."""

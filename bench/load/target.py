@@ -63,6 +63,7 @@ class Target:
         dsn: its database, if accessible; else bytes and CPU of PostgreSQL are not reported.
         embedded: whether its PostgreSQL is restarted when it dies.
         workers: their number, if it was started for this session.
+        pid: its process, likewise.
 
     Raises:
         TargetError: the address is invalid.
@@ -72,8 +73,16 @@ class Target:
     has_postgres = True
 
     def __init__(
-        self, name: str, url: str, dsn: str | None, *, embedded: bool = False, workers: int | None = None
+        self,
+        name: str,
+        url: str,
+        dsn: str | None,
+        *,
+        embedded: bool = False,
+        workers: int | None = None,
+        pid: int | None = None,
     ) -> None:
+        self.pid = pid
         self.name, self.url, self.dsn, self.embedded, self.workers = name, url.rstrip("/"), dsn, embedded, workers
         self._host, self.port = _place(self.url)
 
@@ -250,7 +259,7 @@ def started(dsn: str | None, workers: int, settings: Mapping[str, str] | None = 
             _wait_until_it_answers(process, port, log)
             yield Target(
                 "queen", f"http://127.0.0.1:{port}", dsn or dsn_of_running(folder / "data"), embedded=dsn is None,
-                workers=workers,
+                workers=workers, pid=process.pid,
             )  # fmt: skip
 
 

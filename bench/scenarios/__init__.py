@@ -13,6 +13,7 @@ from bench.scenarios import (
     procedures,
     retention,
     spool,
+    sqs,
     waiters,
 )
 
@@ -29,4 +30,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     depth.SCENARIO,
     held_snapshot.SCENARIO,
     outbox.SCENARIO,
+    sqs.SCENARIO,
 )

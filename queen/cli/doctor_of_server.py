@@ -122,7 +122,8 @@ def _activity(server: Server) -> Iterator[Finding]:
         yield Finding("access", Grade.WARNING, f"Only its health could be seen: {problem}")
         return
     hosts = {worker.hostname for worker in status.workers}
-    yield Finding("workers", Grade.OK, f"{len(status.workers)} workers on {len(hosts)} machines have reported")
+    place = "one machine" if len(hosts) == 1 else f"{len(hosts)} machines"
+    yield Finding("workers", Grade.OK, f"Workers that have reported: {len(status.workers)}, on {place}")
     lags = [Lag(each.queue_name, each.name, each.total_lag, each.max_time_lag) for each in groups]
     age = None if status.stats_age < 0 else status.stats_age
     yield from judge_log(age, sorted(lags, key=lambda lag: -lag.seconds)[:10], status.dead_letter_queue.total_messages)

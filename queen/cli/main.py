@@ -64,6 +64,14 @@ COMMANDS: dict[str, Sequence[Command]] = {
             "queen.cli.client.queues:queues",
             "Queues: list, show, create, configure, delete, pause, resume.",
         ),
+        Command(
+            "sqs",
+            "queen.cli.client.sqs.queues:queues",
+            "Queues of SQS: list, show, create, configure, delete, purge; send, peek, receive, ack.",
+        ),
+        Command(
+            "redrives", "queen.cli.client.sqs.redrives:redrives", "Moves of dead letters of SQS: list, start, cancel."
+        ),
         Command("messages", "queen.cli.client.messages:messages", "Single messages: show, delete."),
         Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
         Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, pause, resume, delete."),
@@ -136,6 +144,11 @@ class _Commands(TyperGroup):
             code = _usage(problem)
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
+        except SystemExit as problem:
+            # typer prints help with a console of its own, which fails when its reader has left.
+            if not isinstance(problem.__context__, BrokenPipeError):
+                raise
+            code = ExitCode.OK
         except OSError as problem:
             if problem.errno not in _FULL:
                 raise

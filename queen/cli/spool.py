@@ -276,6 +276,12 @@ def _messages(file: SpoolFile) -> list[Message]:
 
 
 def _entries(batch: SpooledBatch) -> list[Message]:
+    if batch.kind:
+        messages = msgspec.json.decode(b"[" + batch.body + b"]", type=list[Raw])
+        return [
+            Message(batch.queue, batch.partition, each, data)
+            for each, data in zip(batch.ids or (), messages, strict=True)
+        ]
     [whole] = request_of([batch]).batches
     found = []
     for entry in decode_entries(b"[" + whole.body + b"]", encode_ends(whole.lengths), 0):

@@ -535,11 +535,20 @@ class GroupRow(Struct, frozen=True):
 
 
 class GroupOrder(Enum):
-    """The order of a list of groups."""
+    """The order of a list of groups, or of the queues of one."""
 
     NAME = "name"
     LAG = "lag"
     AGE = "age"
+
+
+class QueuesOfGroup(Struct, frozen=True):
+    """A filter of the queues of a group; ``search``: a text that the name of the queue contains; others as below."""
+
+    group: str
+    queue: str | None = None
+    search: str | None = None
+    behind: bool = False
 
 
 class GroupFilter(Struct, frozen=True):

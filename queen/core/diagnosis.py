@@ -110,6 +110,16 @@ class SchemaFacts(Struct, frozen=True):
     timers: TimersState = TimersState()
 
 
+class DurabilityFacts(Struct, frozen=True):
+    """Facts that decide what becomes of an answered push; those of ``DatabaseFacts`` with the same names."""
+
+    settings: dict[str, str]
+    sources: dict[str, str]
+    database: str
+    role: str
+    standbys: int
+
+
 class DatabaseFacts(Struct, frozen=True):
     """Facts about PostgreSQL.
 
@@ -119,6 +129,7 @@ class DatabaseFacts(Struct, frozen=True):
         sources: where each setting comes from, as in ``pg_settings``.
         database, role: of the examined connection.
         sees_others: whether the role may see sessions of other roles.
+        standbys: those that stream from it.
         connections: open connections, of ``connections_max``.
         standby: whether it is a standby.
         clock_ahead_s: seconds by which its clock is ahead of this machine's.
@@ -145,6 +156,7 @@ class DatabaseFacts(Struct, frozen=True):
     database: str = ""
     role: str = ""
     sees_others: bool = True
+    standbys: int = 0
 
 
 class SpoolFacts(Struct, frozen=True):
@@ -196,7 +208,11 @@ def judge(facts: DatabaseFacts, connections_wanted: int) -> Iterator[Finding]:
     yield _version(facts)
     yield _role(facts)
     yield from _schema(facts)
-    yield from _durability(facts)
+    yield from judge_durability(facts)
+    if facts.settings.get("autovacuum") == "off":
+        yield _problem(
+            "settings", "autovacuum is off: tables grow, and pops become slow", _switch_on(facts, "autovacuum")
+        )
     yield from _resources(facts, connections_wanted)
     yield _clock(facts)
     if facts.schema is not None:
@@ -250,7 +266,7 @@ def _schema(facts: DatabaseFacts) -> Iterator[Finding]:
         yield _ok("schema", "All migrations are applied")
 
 
-def _switch_on(facts: DatabaseFacts, name: str) -> str:
+def _switch_on(facts: DatabaseFacts | DurabilityFacts, name: str) -> str:
     """How to switch a setting on: each place where it can be set overrides the previous ones."""
     role, database = _quoted(facts.role), _quoted(facts.database)
     match source := facts.sources.get(name, ""):
@@ -274,29 +290,44 @@ def _quoted(name: str) -> str:
     return f'"{doubled}"'
 
 
-def _durability(facts: DatabaseFacts) -> Iterator[Finding]:
-    settings = facts.settings
-    lossy = [name for name in ("fsync", "full_page_writes") if settings.get(name) == "off"]
-    for name in lossy:
-        yield _problem(
-            "settings",
-            f"{name} is off: a crash of the machine can destroy the database",
-            _switch_on(facts, name),
+def judge_durability(facts: DatabaseFacts | DurabilityFacts) -> Iterator[Finding]:
+    """Findings about answered pushes: what a crash, or the loss of the primary with its disk, would cost."""
+    found = [*_crash(facts), *_copies(facts)]
+    yield from found
+    if not found:
+        standby = ", and the loss of the primary with its disk: a standby has it, too"
+        yield _ok("durability", f"Committed data survives a crash{standby if facts.standbys else ''}")
+
+
+def _crash(facts: DatabaseFacts | DurabilityFacts) -> Iterator[Finding]:
+    for name in ("fsync", "full_page_writes"):
+        if facts.settings.get(name) == "off":
+            text = f"{name} is off: a crash of the machine can destroy the database"
+            yield _problem("settings", text, _switch_on(facts, name))
+    if facts.settings.get("synchronous_commit") == "off":
+        text = "synchronous_commit is off: an answered push can be lost in a crash"
+        yield _problem("settings", text, _switch_on(facts, "synchronous_commit"))
+
+
+def _copies(facts: DatabaseFacts | DurabilityFacts) -> Iterator[Finding]:
+    """Answered pushes that are on one disk although there are standbys; a single node has said what it is."""
+    commit, waits = facts.settings.get("synchronous_commit"), facts.settings.get("synchronous_standby_names")
+    if not waits and facts.standbys:
+        plural = "s are connected, and none of them is" if facts.standbys > 1 else " is connected, and it is not"
+        yield _warning(
+            "durability",
+            f"{facts.standbys} standby{plural} synchronous: an answered push is on one disk, and a failover loses the "
+            "last ones",
+            "Name the standbys in synchronous_standby_names, or set synchronous_mode and synchronous_mode_strict of "
+            "Patroni (docs/high-availability.md).",
         )
-    if settings.get("synchronous_commit") == "off":
-        yield _problem(
-            "settings",
-            "synchronous_commit is off: an answered push can be lost in a crash",
+    elif waits and commit in ("local", "remote_write"):
+        where = "on one disk" if commit == "local" else "on one disk, and in the memory of a standby"
+        yield _warning(
+            "durability",
+            f"synchronous_commit is {commit}: an answered push is {where}, and a failover can lose the last ones",
             _switch_on(facts, "synchronous_commit"),
         )
-    if settings.get("autovacuum") == "off":
-        yield _problem(
-            "settings",
-            "autovacuum is off: tables grow, and pops become slow",
-            _switch_on(facts, "autovacuum"),
-        )
-    if not lossy and settings.get("synchronous_commit") != "off":
-        yield _ok("durability", "Committed data survives a crash")
 
 
 def _resources(facts: DatabaseFacts, wanted: int) -> Iterator[Finding]:

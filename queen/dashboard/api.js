@@ -7,26 +7,36 @@ const DOTS = new Set([".", ".."]);
 
 export class ApiError extends Error {
   constructor(status, problem) {
-    super(problem.detail || problem.error || problem.title || `The server answered ${status}`);
+    super(problem.detail || problem.error || problem.message || problem.title || `The server answered ${status}`);
     this.status = status;
     this.problem = problem;
   }
 }
 
 // Calls an operation of operations.js. Parameters named in its path go there, all others into the query, a list as one
-// parameter per element. A body that is a string is already JSON.
-export async function call(operation, parameters = {}, body = undefined) {
+// parameter per element. A body that is a string is already JSON; `more`: headers.
+export async function call(operation, parameters = {}, body = undefined, more = {}) {
+  return (await ask(operation, parameters, body, more)).answer;
+}
+
+// The same for a list that is an array: its elements, and how many there are.
+export async function callList(operation, parameters) {
+  const { answer, response } = await ask(operation, parameters);
+  return [answer, Number(response.headers.get("X-Total-Count"))];
+}
+
+async function ask(operation, parameters, body, more) {
   const token = session.token;
-  const response = await send(operation, parameters, body);
+  const response = await send(operation, parameters, body, more);
   const text = await response.text();
   const answer = isJson(response) ? parse(text) : text;
-  if (response.ok) return answer;
-  if (response.status === 401 && token === session.token) session.end(answer.error || "Please sign in again");
+  if (response.ok) return { answer, response };
+  if (response.status === 401 && token === session.token) session.end(answer.error || answer.message || "Please sign in again");
   throw new ApiError(response.status, answer || {});
 }
 
-async function send(operation, parameters, body) {
-  const headers = {};
+async function send(operation, parameters, body, more) {
+  const headers = { ...more };
   if (session.token) headers.Authorization = `Bearer ${session.token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const request = { method: operation.method, headers, body: typeof body === "object" ? JSON.stringify(body) : body, cache: "no-store" };

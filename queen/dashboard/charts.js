@@ -1,7 +1,7 @@
 // Line charts, drawn by uPlot, with the same data as a table for screen readers.
 
 import uPlot from "./uplot/uPlot.esm.js";
-import { fill, h } from "./dom.js";
+import { facts, fill, h } from "./dom.js";
 import { bytes, count } from "./format.js";
 
 const HEIGHT = 200;
@@ -40,10 +40,9 @@ export class Chart {
 
   // `times` in seconds since 1970, oldest first; one list of values per line, null where there is none.
   show(times, ...lines) {
-    const before = this.data;
     this.data = [times, ...lines];
     this.place.setAttribute("aria-label", this.#summary());
-    if (this.plot && before[0].length) this.plot.setData(this.data);
+    if (this.plot && !this.#early()) this.plot.setData(this.data);
     else this.#draw();
     this.#tellLatest();
     this.#list();
@@ -67,10 +66,22 @@ export class Chart {
   #draw() {
     this.plot?.destroy();
     this.plot = null;
-    if (!this.data?.[0].length) return fill(this.place, h("p", { class: "empty" }, "No data for this time range yet"));
-    fill(this.place);
+    if (!this.data) return;
+    const early = this.#early();
+    fill(this.place, early);
+    if (early) return;
     this.plot = new uPlot(this.#options(), this.data, this.place);
     this.#tellLatest();
+  }
+
+  // What is shown in place of lines that have less than two points.
+  #early() {
+    const [times, ...lines] = this.data;
+    if (!lines.some((line) => line.some((figure) => figure !== null))) return h("p", { class: "empty" }, "No data for this time range yet");
+    if (times.length > 1) return null;
+    return h("div", { class: "early" },
+      facts(this.series.map(({ label }, n) => [label, lines[n][0] === null ? "–" : this.text(lines[n][0])])),
+      h("p", { class: "empty" }, `Collecting since ${CLOCK.format(times[0] * 1000)}: the chart begins with the second point`));
   }
 
   #fit() {

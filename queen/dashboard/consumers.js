@@ -12,7 +12,7 @@ const LIMIT = 20;
 const KINDS = { longPoll: "long poll", webSocket: "WebSocket" };
 
 export class Consumers {
-  constructor(consumerGroup, queue, place, refresh, open) {
+  constructor(consumerGroup, queue, place, refresh) {
     this.names = { consumerGroup, queue };
     this.range = select(RANGES, "1", { "aria-label": `Time of the lag on ${queue}`, onchange: refresh });
     this.chart = new Chart(`Lag on ${queue}`, [{ label: "Messages", colour: "--three" }], count);
@@ -22,19 +22,20 @@ export class Consumers {
       { name: "Since", value: (row) => ago(row.since) },
       { name: "In flight", number: true, wide: true, value: (row) => (row.inFlight === null ? "–" : count(row.inFlight)) },
     ], { place, limit: LIMIT, refresh, key: (row) => `${row.hostname} ${row.workerId} ${row.address} ${row.since}`, empty: "No long poll waits, and no WebSocket is open" });
-    this.element = h("details", { class: "more", open, ontoggle: refresh }, h("summary", {}, "Lag over time, connected consumers"),
+    this.element = h("details", { class: "more", open: true, ontoggle: refresh }, h("summary", {}, "Lag over time, connected consumers"),
       h("div", { class: "filters" }, this.range),
       h("div", { class: "columns" }, this.chart.element, card("Connected consumers", this.list.elements)));
   }
 
-  async refresh() {
+  // `begun`: when the group was created.
+  async refresh(begun) {
     if (!this.element.open) return;
     const hours = Number(this.range.value);
     const [lag, { consumers, total }] = await Promise.all([
       call(operations.getGroupLag, { ...this.names, from: since(hours) }),
       call(operations.listConsumers, { ...this.names, limit: LIMIT, offset: this.list.wanted().offset }),
     ]);
-    this.chart.show(...lines(lag.series, lag.bucketMinutes, hours, (point) => point.bucket, [(point) => point?.lag ?? 0], true));
+    this.chart.show(...lines(lag.series, lag.bucketMinutes, hours, (point) => point.bucket, [(point) => point?.lag ?? 0], begun));
     this.list.show(consumers, total);
   }
 

@@ -16,7 +16,7 @@ export async function seek(consumerGroup, queue, partition, then) {
     return `${told(skipped, "will be skipped")}, ${told(repeated, "delivered again")}, in ${count(partitions)} ${partitions === 1 ? "partition" : "partitions"}.`;
   };
   const sure = await ask({
-    title: "Seek", text: `Moves the cursors of ${groupName(consumerGroup)} in ${queue}${partition === null ? "" : `, partition ${partition}`}, and releases its leases there.`, action: "Seek", type: consumerGroup,
+    title: "Seek", text: `Moves the cursors of ${groupName(consumerGroup)} in ${queue}${partition === null ? "" : `, partition ${partition}`}, and releases its leases there.`, action: "Seek", type: groupName(consumerGroup),
     fields: [{ name: "place", label: "Position", options: PLACES, required: true }, { name: "time", label: "Time (if chosen above)", type: "datetime-local", step: "1" }],
     preview: foreseen,
     run: (values) => (partition === null
@@ -41,7 +41,7 @@ function target({ place, time }) {
 
 export async function removeGroup(consumerGroup, queue, then) {
   const sure = await ask({
-    title: "Delete this group?", text: `This deletes the cursors of ${groupName(consumerGroup)} in ${queue}. If the group consumes again, it starts as a new group.`, action: "Delete group", type: consumerGroup,
+    title: "Delete this group?", text: `This deletes the cursors of ${groupName(consumerGroup)} in ${queue}. If the group consumes again, it starts as a new group.`, action: "Delete group", type: groupName(consumerGroup),
     run: () => call(operations.deleteConsumerGroupOfQueue, { consumerGroup, queue }), done: `Group ${groupName(consumerGroup)} deleted`,
   });
   if (sure) await then();

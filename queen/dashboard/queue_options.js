@@ -50,6 +50,7 @@ export async function configure(present, then) {
 
 async function save(present, values) {
   const queue = present ? present.queue : values.queue;
+  if (!present && (await call(operations.listQueues, { queue, limit: 1 })).queues.length) throw new Error(`There is a queue ${queue} already`);
   const chosen = Object.fromEntries(OPTIONS.map(([name]) => [name, typeof values[name] === "boolean" ? values[name] : Number(values[name])]));
   const options = { ...present?.options, ...chosen, dlqAfterMaxRetries: chosen.deadLetterQueue };
   await call(operations.configureQueue, {}, { queue, namespace: values.namespace, task: values.task, options });

@@ -9,6 +9,8 @@ import * as messages from "./pages/messages.js";
 import * as overview from "./pages/overview.js";
 import * as queue from "./pages/queue.js";
 import * as queues from "./pages/queues.js";
+import * as sqs from "./pages/sqs.js";
+import * as sqsQueue from "./pages/sqs_queue.js";
 import * as system from "./pages/system.js";
 import * as trace from "./pages/trace.js";
 import * as traces from "./pages/traces.js";
@@ -24,6 +26,8 @@ const MODULES = {
   "groups/1": group,
   "traces": traces,
   "traces/1": trace,
+  "sqs": sqs,
+  "sqs/1": sqsQueue,
   "system": system,
   "maintenance": maintenance,
 };

@@ -13,12 +13,13 @@ export function since(hours) {
 }
 
 // The times of all buckets in the range, and one list of values per function of `of`. A function gets the point of a bucket
-// (undefined if the server has none) and the length of the bucket in seconds. `whole`: also of buckets before the first point.
-export function lines(points, minutes, hours, stamp, of, whole = false) {
+// (undefined if the server has none) and the length of the bucket in seconds. `begun`: when what they tell of began, if
+// there are buckets without a point before the first one.
+export function lines(points, minutes, hours, stamp, of, begun = null) {
   const size = minutes * 60;
   const known = new Map(points.map((point) => [Date.parse(stamp(point)) / 1000, point]));
   const now = Date.now() / 1000;
-  const first = whole ? 0 : known.size ? Math.min(...known.keys()) : now;
+  const first = Math.min(now, ...known.keys(), ...(begun ? [Math.floor(Date.parse(begun) / 1000 / size) * size] : []));
   const begin = Math.max(first, Math.ceil((now - hours * 3600) / size) * size);
   const times = [];
   for (let at = begin; at + YOUNG_S <= now; at += size) times.push(at);

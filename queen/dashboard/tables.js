@@ -132,3 +132,27 @@ export class Pager {
       button("Next", () => this.moved(offset + this.limit), { disabled: !more, "data-key": "next" }));
   }
 }
+
+// The pages of a list whose pages the server names: it can be followed to the end, and begun again.
+export class After {
+  constructor(place, refresh, what) {
+    this.place = place;
+    this.refresh = refresh;
+    this.element = h("nav", { class: "pager", "aria-label": `Pages of ${what}` });
+  }
+
+  // What the request asks with; undefined for the first page.
+  get token() {
+    return this.place.get("after") || undefined;
+  }
+
+  show(next) {
+    const go = (after) => () => {
+      this.place.set({ after });
+      return this.refresh();
+    };
+    fill(this.element,
+      this.token || next ? button("First page", go(""), { disabled: !this.token, "data-key": "first" }) : null,
+      this.token || next ? button("Next", go(next), { disabled: !next, "data-key": "next" }) : null);
+  }
+}

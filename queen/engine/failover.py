@@ -9,9 +9,8 @@ from uuid import UUID
 
 import msgspec
 
-from queen.log.requests import Push
 from queen.spool.folder import Lock
-from queen.spool.format import Record, spool_request
+from queen.spool.format import Record, SpooledBatch
 from queen.spool.held import Held, Partition
 from queen.spool.spool import MAINTENANCE, POP_MAINTENANCE, Spool
 from queen.spool.writer import SpoolWriter
@@ -72,19 +71,21 @@ class Failover:
         """Whether pops get no messages because pop maintenance is on."""
         return self.spool.has(POP_MAINTENANCE)
 
-    async def append(self, flush: UUID, pushes: Sequence[Push], sent_at: float | None, *, insist: bool) -> bool:
+    async def append(
+        self, flush: UUID, requests: Sequence[list[SpooledBatch]], sent_at: float | None, *, insist: bool
+    ) -> bool:
         """Writes requests to the spool, durably; false if the spool has ended meanwhile, unless ``insist``.
 
         Args:
             flush: the id under which they were sent to PostgreSQL, if they were.
-            pushes: the requests.
+            requests: at least one.
             sent_at: when they were sent, if the outcome is unknown; seconds since 1970.
             insist: whether to start the spool if it is off.
 
         Raises:
             SpoolError: the spool cannot be written, or is full.
         """
-        record = Record(flush, sent_at, self._clock(), [spool_request(push) for push in pushes])
+        record = Record(flush, sent_at, self._clock(), list(requests))
         return await self._writer.append(record, insist=insist)
 
     async def has_room(self) -> bool:

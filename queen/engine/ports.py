@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from queen.log.append import AppendBatch, Appended
 from queen.log.requests import Slice, StateRows, TimerChange, TimerVerdict
+from queen.spool.format import SpooledBatch
 
 #: The group in notifications for queues of simple-mq. No consumer group of Queen can have this name, so they wake no
 #: long poll of Queen's.
@@ -460,6 +461,21 @@ class SpoolDatabase(Protocol):
     ) -> Replayed: ...
     async def forget(self, shards: Sequence[UUID]) -> None: ...
     async def commit_something(self) -> None: ...
+
+
+class SpooledKind(Protocol):
+    """Stores requests of another interface that went through the spool."""
+
+    async def replay(
+        self,
+        shard: UUID,
+        first: int,
+        upto: int,
+        sent_at: datetime,
+        requests: Sequence[Sequence[SpooledBatch]],
+        limit_s: float | None,
+    ) -> int:
+        """Stores requests of a shard, and its position; returns the position, as of ``SpoolDatabase.replay``."""
 
 
 class NotificationKind(Enum):

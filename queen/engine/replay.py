@@ -17,9 +17,10 @@ pushes to its partitions are spooled until it is stored.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from errno import EMFILE, ENFILE, ENOENT, ENOMEM
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -36,7 +37,7 @@ from queen.core.limits import REPLAY_CALL_S, REPLAY_LANES
 from queen.engine.context import Context
 from queen.engine.failover import Failover, uninterrupted
 from queen.engine.held_back import HeldBack, HeldShard
-from queen.engine.ports import SpoolDatabase
+from queen.engine.ports import SpoolDatabase, SpooledKind
 from queen.engine.push_options import keep_for_spool
 from queen.engine.replay_progress import Progress
 from queen.engine.replay_shards import (
@@ -99,14 +100,21 @@ class Replay:
         database: the procedures for the replay.
         requests_max: maximum of push requests per call.
         interval_s: how often it checks whether there is something to replay.
+        kinds: by kind, what stores requests of other interfaces than pushes.
     """
 
     def __init__(
-        self, context: Context, failover: Failover, database: SpoolDatabase, requests_max: int, interval_s: float
+        self,
+        context: Context,
+        failover: Failover,
+        database: SpoolDatabase,
+        requests_max: int,
+        interval_s: float,
+        kinds: Mapping[str, SpooledKind] = MappingProxyType({}),
     ) -> None:
         self._context, self._failover, self._database = context, failover, database
         self._spool = failover.spool
-        self._store = ShardStore(context, failover.spool, database)
+        self._store = ShardStore(context, failover.spool, database, kinds)
         self._requests_max, self._interval_s = requests_max, interval_s
         self._progress = Progress()
         self._holds_lock = False

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import takewhile
 from uuid import UUID, uuid5
 
 from msgspec import Struct
@@ -21,6 +22,11 @@ class Unit(Struct, frozen=True):
     number: int
     record: Record | Damage
     batches: list[SpooledBatch]
+
+    @property
+    def kind(self) -> str:
+        """Whose request it is: that of all its batches."""
+        return self.batches[0].kind if self.batches else ""
 
     @property
     def request(self) -> Push:
@@ -162,7 +168,7 @@ def _groups_of(units: Sequence[Unit]) -> list[Hashable]:
 def shards_of(units: Sequence[Unit], number: int = REPLAY_LANES) -> list[list[Unit]]:
     """Divides units into shards of about the same size, so that no partition and no earlier call is in two shards.
 
-    The same units are always divided in the same way.
+    The same units are always divided in the same way. Pushes come first in a shard, because calls are of one kind.
     """
     names = _groups_of(units)
     sizes = dict.fromkeys(names, 0)
@@ -177,6 +183,8 @@ def shards_of(units: Sequence[Unit], number: int = REPLAY_LANES) -> list[list[Un
         shard_of[name] = shards[least]
     for unit, name in zip(units, names, strict=True):
         shard_of[name].append(unit)
+    for shard in shards:
+        shard.sort(key=lambda unit: bool(unit.kind))
     return shards
 
 
@@ -193,7 +201,11 @@ def held_shards_of(name: str, file: SpoolFile) -> list[Shard]:
 
 
 def batches_of(units: Sequence[Unit], begin: int, requests_max: int) -> Iterator[Batch]:
-    """The batches of a shard from ``begin`` on; a record with an unknown outcome, or damage, is a batch of its own."""
+    """The batches of a shard from ``begin`` on.
+
+    Damage is a batch of its own, and so is a record with an unknown outcome, or of another interface than pushes: its
+    requests were sent at the same time.
+    """
     gathered: list[Unit] = []
     size, number = 0, begin
     while number < len(units):
@@ -218,6 +230,8 @@ def _alone(units: Sequence[Unit], number: int) -> Batch | None:
     record = units[number].record
     if isinstance(record, Damage):
         return Batch(number, [units[number]])
+    if units[number].kind:
+        return Batch(number, list(takewhile(lambda each: each.record is record, units[number:])))
     if record.sent_at is None:
         return None
     members = [each for each in units[number:] if each.record is record]

@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -15,7 +15,7 @@ from queen.core.limits import REPLAY_CALL_S
 from queen.engine.context import Context
 from queen.engine.failover import uninterrupted
 from queen.engine.handlers.push import announce, laid_out_anew, lay_out, seal
-from queen.engine.ports import Replayed, SpoolDatabase
+from queen.engine.ports import Replayed, SpoolDatabase, SpooledKind
 from queen.engine.replay_shards import Batch, Shard, Unit
 from queen.log.append import AppendBatch
 from queen.spool.format import Damage, Record, SpooledBatch, pick
@@ -36,6 +36,13 @@ def is_refusal(problem: Exception) -> bool:
     return isinstance(problem, ValueError)
 
 
+def _position_of(shard: Shard) -> UUID:
+    """The id of the position of a shard; a file without a header has damage only."""
+    if shard.position is None:
+        raise ValueError(f"{shard.name} has records, but no header")
+    return shard.position
+
+
 @asynccontextmanager
 async def _within(limit_s: float) -> AsyncIterator[None]:
     """Limits the time of the queries before the call."""
@@ -53,16 +60,26 @@ class ShardStore:
         context: the metadata cache, encryption keys and notifications.
         spool: where requests are set aside.
         database: the procedures for the replay.
+        kinds: by kind, what stores requests of other interfaces than pushes.
     """
 
-    def __init__(self, context: Context, spool: Spool, database: SpoolDatabase) -> None:
-        self._context, self._spool, self._database = context, spool, database
+    def __init__(
+        self, context: Context, spool: Spool, database: SpoolDatabase, kinds: Mapping[str, SpooledKind]
+    ) -> None:
+        self._context, self._spool, self._database, self._kinds = context, spool, database, kinds
 
     async def store(self, shard: Shard, batch: Batch, limit_s: float | None) -> int:
         """Stores a batch in a call with this time limit; returns the position of the shard."""
         if isinstance(damage := batch.units[0].record, Damage):
             return await self._set_damage_aside(shard, batch, damage)
+        if (kind := batch.units[0].kind) and batch.stored:
+            return await self._store_kind(self._kinds[kind], shard, batch, limit_s)
         return await laid_out_anew(partial(self._attempt, shard, batch, limit_s))
+
+    async def _store_kind(self, kind: SpooledKind, shard: Shard, batch: Batch, limit_s: float | None) -> int:
+        sent_at = datetime.fromtimestamp(batch.units[0].written_at, UTC)
+        requests = [unit.batches for unit in batch.stored]
+        return await kind.replay(_position_of(shard), batch.position, batch.upto, sent_at, requests, limit_s)
 
     async def _attempt(self, shard: Shard, batch: Batch, limit_s: float | None) -> int | None:
         append = await self._lay_out(batch, limit_s)
@@ -97,19 +114,17 @@ class ShardStore:
         return (await self._replay(shard, msgspec.structs.replace(batch, doubtful=None), AppendBatch(uuid4()))).upto
 
     async def _replay(self, shard: Shard, batch: Batch, append: AppendBatch, limit_s: float | None = None) -> Replayed:
-        if shard.position is None:
-            raise ValueError(f"{shard.name} has records, but no header")
         sent = batch.doubtful.sent_at if batch.doubtful else None
         sent_at = datetime.fromtimestamp(sent, UTC) if sent is not None else None
-        return await self._database.replay(shard.position, batch.position, batch.upto, sent_at, append, limit_s)
+        position = _position_of(shard)
+        return await self._database.replay(position, batch.position, batch.upto, sent_at, append, limit_s)
 
     async def fence(self, shard: Shard, batch: Batch) -> int | None:
         """Makes earlier calls for this position of the shard store nothing; returns the position if one did."""
         if batch.fenced:
             return None
-        assert shard.position is not None  # noqa: S101 - a file without a header has damage only
         fence, nothing = ~batch.begin, AppendBatch(uuid4())
-        position = (await self._database.replay(shard.position, batch.begin, fence, None, nothing)).upto
+        position = (await self._database.replay(_position_of(shard), batch.begin, fence, None, nothing)).upto
         return None if position == fence else position
 
     async def settle(self, shard: Shard, batch: Batch, limit_s: float | None) -> int | None:

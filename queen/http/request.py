@@ -28,6 +28,8 @@ class QueenRequest(falcon.asgi.Request):
     """falcon's request, with its ASGI events.
 
     Attributes:
+        action: of SQS; empty for an operation with a route of its own.
+        queue: that the action is on.
         about: what it is changing, for the log of administrative changes: one line for each, or one if there is none.
         opening: the first event, with the whole body if it is short.
         next_event: receives the next event.
@@ -38,7 +40,9 @@ class QueenRequest(falcon.asgi.Request):
         size: bytes that it holds in ``room``.
     """
 
-    __slots__ = ("_request_id", "about", "began", "body", "identity", "next_event", "opening", "room", "size")
+    __slots__ = (
+        "_request_id", "about", "action", "began", "body", "identity", "next_event", "opening", "queue", "room", "size",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -51,6 +55,7 @@ class QueenRequest(falcon.asgi.Request):
     ) -> None:
         super().__init__(scope, receive, first_event=first_event, options=options)
         self.about: list[dict[str, object]] = []
+        self.action = self.queue = ""
         self.opening = first_event or {}
         self.next_event = receive
         self.body = b""

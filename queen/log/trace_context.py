@@ -19,7 +19,8 @@ from queen.log.segment import Entry, decode_entries
 Pushing = TypeVar("Pushing", Push, Cycle)
 
 _text = msgspec.json.Decoder(str)
-_CONTEXT = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+#: The form of W3C.
+CONTEXT = re.compile("(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 def stamp(request: Pushing, traceparent: str) -> Pushing:
@@ -86,6 +87,6 @@ def _context(entry: Entry) -> str | None:
     """The context of a message; ``None`` if it has none."""
     if b"traceparent" in bytes(entry.headers):
         own = entry.headers_map().get("traceparent", "")
-        if _CONTEXT.fullmatch(own):
+        if CONTEXT.fullmatch(own):
             return own
     return _text.decode(entry.traceparent) if entry.traceparent else None

@@ -5,7 +5,8 @@ There are two types. Measurements of workers (histograms, with few labels) are m
 are created and deleted) are read at each scrape and passed as families.
 """
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -26,11 +27,23 @@ class _Families(Collector):
         yield from self._families
 
 
-def render(families: Iterable[Metric]) -> bytes:
-    """All measurements of the workers of this instance, and the given families."""
+def render(families: Iterable[Metric], beginnings: Sequence[str] | None = None) -> bytes:
+    """All measurements of the workers of this instance, and the given families.
+
+    Args:
+        families: of the database.
+        beginnings: only metrics whose name begins with one of these.
+    """
     scraped = CollectorRegistry(auto_describe=False)
-    scraped.register(_Families(families))
-    return generate_latest(_of_workers()) + generate_latest(scraped)
+    found = itertools.chain(_of_workers().collect(), families)
+    scraped.register(_Families(found if beginnings is None else _named(found, tuple(beginnings))))
+    return generate_latest(scraped)
+
+
+def _named(families: Iterable[Metric], beginnings: tuple[str, ...]) -> Iterator[Metric]:
+    for family in families:
+        if any(sample.name.startswith(beginnings) for sample in family.samples[:1]):
+            yield family
 
 
 def measured() -> Iterable[Metric]:

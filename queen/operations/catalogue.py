@@ -13,6 +13,7 @@ from queen.operations.consumer_groups import (
     delete_consumer_group_of_queue,
     get_consumer_group,
     list_consumer_groups,
+    list_queues_of_group,
 )
 from queen.operations.dashboard import get_dashboard, get_dashboard_file
 from queen.operations.dead_letter_errors import list_dead_letter_errors
@@ -112,6 +113,7 @@ TOPICS: Sequence[Topic] = (
             list_consumer_groups,
             list_lagging_partitions,
             get_consumer_group,
+            list_queues_of_group,
             delete_consumer_group,
             delete_consumer_group_of_queue,
             update_subscription,

@@ -6,8 +6,17 @@ from functools import partial
 
 import falcon.asgi
 from msgspec import Struct
+from msgspec.structs import replace
 
-from queen.core.administration import CursorFilter, CursorOrder, CursorRow, GroupFilter, GroupOrder, GroupRow
+from queen.core.administration import (
+    CursorFilter,
+    CursorOrder,
+    CursorRow,
+    GroupFilter,
+    GroupOrder,
+    GroupRow,
+    QueuesOfGroup,
+)
 from queen.core.limits import GROUP_CHARS_MAX
 from queen.engine.context import Context
 from queen.engine.handlers.removal import delete_group_of_queues
@@ -19,6 +28,8 @@ from queen.http.parsing import check_name
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
 
+#: The header with the number of elements of a list that is an array.
+TOTAL = "X-Total-Count"
 _LAGGING_AFTER_S = 300
 _CURSORS_LIMIT = 1000
 
@@ -48,6 +59,13 @@ class GroupElement(Struct, rename="camel"):
     subscription_created_at: str
     stats_age: int
     paused: bool
+
+
+class QueuesOfGroupAnswer(Struct):
+    """A page of the queues of a group, of ``total``; 0 beyond the last page."""
+
+    queues: list[GroupElement]
+    total: int
 
 
 class CursorElement(Struct, rename="camel"):
@@ -143,6 +161,7 @@ def _by_queue(rows: Sequence[CursorRow], paused: Collection[str]) -> Mapping[str
     access=READ_ONLY,
     answers=[Answer("A page, one element per group and queue, by default by queue and name", list[GroupElement])],
     errors=(400, 503),
+    description=f"The header `{TOTAL}` of the answer says how many there are.",
     parameters=[
         parameters.QUEUES,
         parameters.SEARCH,
@@ -158,11 +177,49 @@ async def list_consumer_groups(server: Server, req: QueenRequest, resp: falcon.a
     )  # fmt: skip
     page = queries.sorted_page(req, GroupOrder.NAME, queries.LIMIT)
 
-    async def look(context: Context) -> list[GroupRow]:
+    async def look(context: Context) -> tuple[list[GroupRow], int]:
         await answers.refresh(context)
-        return await context.reads.consumer_groups.groups(wanted, page)
+        groups = context.reads.consumer_groups
+        return await groups.groups(wanted, page), await groups.count(wanted)
 
-    answer(resp, [_group_element(row) for row in await server.ask(look)])
+    rows, total = await server.ask(look)
+    resp.set_header(TOTAL, str(total))
+    answer(resp, [_group_element(row) for row in rows])
+
+
+@operation(
+    "GET",
+    "/api/v1/consumer-groups/{consumerGroup}/queues",
+    "listQueuesOfGroup",
+    "List the queues of a group",
+    access=READ_ONLY,
+    answers=[Answer("A page, by default by name; empty for an unknown group", QueuesOfGroupAnswer)],
+    errors=(400, 503),
+    parameters=[
+        parameters.GROUP_PATH,
+        parameters.QUEUE,
+        replace(parameters.SEARCH, description="Only queues whose name contains this text, case-insensitive"),
+        *parameters.sorting(GroupOrder, GroupOrder.NAME),
+        parameters.BEHIND,
+        *parameters.page(queries.LIMIT),
+    ],
+)
+async def list_queues_of_group(
+    server: Server, req: QueenRequest, resp: falcon.asgi.Response, consumer_group: str
+) -> None:
+    """Statistics of small queues are computed for the answer."""
+    wanted = QueuesOfGroup(
+        check_group(consumer_group), queries.name(req, "queue"), queries.name(req, "search"),
+        queries.flag(req, "behind", default=False),
+    )  # fmt: skip
+    page = queries.sorted_page(req, GroupOrder.NAME, queries.LIMIT)
+
+    async def look(context: Context) -> tuple[list[GroupRow], int]:
+        await answers.refresh(context)
+        return await context.reads.consumer_groups.on_queues(wanted, page)
+
+    rows, total = await server.ask(look)
+    answer(resp, QueuesOfGroupAnswer([_group_element(row) for row in rows], total))
 
 
 @operation(

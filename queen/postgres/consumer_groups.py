@@ -18,6 +18,7 @@ from queen.core.administration import (
     Page,
     Period,
     QueueFilter,
+    QueuesOfGroup,
     Seek,
     SeekPreview,
     SeekResult,
@@ -27,6 +28,8 @@ from queen.postgres.pool import Pool
 from queen.postgres.statement import call
 
 _LIST = call("list_groups_v1", 7)
+_COUNT = call("count_groups_v1", 3)
+_LIST_QUEUES = call("list_queues_of_group_v1", 8)
 _SUMMARIZE = call("summarize_groups_v1", 3)
 _CONSUMERS = call("describe_consumers_v1", 1)
 _CURSORS = call("list_cursors_v1", 8)
@@ -60,6 +63,19 @@ class ConsumerGroupStore:
             _LIST, w.queues, w.search, p.order.value, p.reverse, w.behind, p.limit, p.offset
         )  # fmt: skip
         return [GroupRow(*row) for row in rows]
+
+    async def count(self, wanted: GroupFilter) -> int:
+        """How many groups of queues there are."""
+        [row] = await self._pool.fetch(_COUNT, wanted.queues, wanted.search, wanted.behind)
+        return int(row[0])
+
+    async def on_queues(self, wanted: QueuesOfGroup, page: Page[GroupOrder]) -> tuple[list[GroupRow], int]:
+        """A page of the queues of a group, and how many there are; 0 beyond the last page."""
+        w, p = wanted, page
+        rows = await self._pool.fetch(
+            _LIST_QUEUES, w.group, w.queue, w.search, p.order.value, p.reverse, w.behind, p.limit, p.offset
+        )  # fmt: skip
+        return [GroupRow(*row[:-1]) for row in rows], rows[0]["total"] if rows else 0
 
     async def summary(self, wanted: QueueFilter) -> GroupsSummary:
         """Statistics of the groups of queues, added up."""

@@ -13,14 +13,13 @@ from queen.core.diagnosis import ClockStep, DatabaseFacts, Lag, SchemaFacts, Ses
 from queen.core.errors import DatabaseSetupError
 from queen.core.statistics import OutboxState, TimersState
 from queen.postgres.dsn import Target
+from queen.postgres.durability import durability
 from queen.postgres.setup import open_connection, scripts
 
-_SETTINGS = ("fsync", "full_page_writes", "synchronous_commit", "autovacuum")
-_SOURCES = "SELECT name, setting, source FROM pg_settings WHERE name = ANY($1::text[])"
 _GENERAL = """
 SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
     pg_is_in_recovery() AS standby, current_setting('max_connections')::int AS connections_max,
-    current_database() AS database, current_user AS role, pg_has_role('pg_read_all_stats', 'USAGE') AS sees_others,
+    pg_has_role('pg_read_all_stats', 'USAGE') AS sees_others,
     -- A role that may not see other sessions counts all connections to databases.
     CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE')
         THEN (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
@@ -113,12 +112,11 @@ async def accept_clock(target: Target) -> float:
 async def _facts(connection: "asyncpg.Connection[Any]") -> DatabaseFacts:
     general = await connection.fetchrow(_GENERAL)
     assert general is not None  # noqa: S101 - it has no FROM
-    rows = await connection.fetch(_SOURCES, _SETTINGS)
-    settings = {name: value for name, value, _ in rows}
+    durable = await durability(connection)
     return DatabaseFacts(
         version=general["version"].split(maxsplit=1)[0],
         version_number=general["number"],
-        settings={**settings, "shared_buffers_kb": str(general["shared_buffers_kb"])},
+        settings={**durable.settings, "shared_buffers_kb": str(general["shared_buffers_kb"])},
         connections=general["connections"],
         connections_max=general["connections_max"],
         standby=general["standby"],
@@ -129,9 +127,10 @@ async def _facts(connection: "asyncpg.Connection[Any]") -> DatabaseFacts:
         prepared=[row[0] for row in await connection.fetch(_PREPARED)],
         retained_bytes=await connection.fetchval(_RETAINED),
         schema=await _schema(connection) if general["installed"] else None,
-        sources={name: source for name, _, source in rows},
-        database=general["database"],
-        role=general["role"],
+        sources=durable.sources,
+        database=durable.database,
+        role=durable.role,
+        standbys=durable.standbys,
         sees_others=general["sees_others"],
     )
 

@@ -1,7 +1,10 @@
 """Connection strings in libpq's forms, and connections from them."""
 
+import asyncio
+import contextlib
 import re
 import ssl
+from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -27,6 +30,8 @@ _NEEDLESS = {
 }  # fmt: skip
 #: Share of the time limit of a statement for which it waits for one lock.
 _LOCK_SHARE = 0.8
+#: What only the primary has.
+_ONE_HOST = ("read-write", "primary")
 _PAIR = re.compile(r"\s*(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|(?:[^\s'\\]|\\.)+)")
 
 
@@ -116,6 +121,52 @@ def lock_timeout_ms(limit_s: float, lock_wait_s: float | None = None) -> int:
     return max(1, round(1000 * min(wait_s, lock_wait_s or wait_s)))
 
 
+def _each_host(url: str) -> list[str]:
+    """The URI once per host, if no more than one of the hosts can be the one that is looked for.
+
+    A machine that was switched off refuses nothing, and asyncpg, which goes through hosts one after the other, has one
+    time limit for all of them.
+    """
+    parts = urlsplit(url)
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if query.get("target_session_attrs") not in _ONE_HOST:
+        return [url]
+    login, at, places = parts.netloc.rpartition("@")
+    if "host" not in query:
+        return [urlunsplit(parts._replace(netloc=f"{login}{at}{place}")) for place in places.split(",")]
+    hosts, ports = query["host"].split(","), query.get("port", "").split(",")
+    if len(ports) != len(hosts):
+        ports *= len(hosts)
+    found = []
+    for host, port in zip(hosts, ports, strict=False):
+        one = {**query, "host": host, **({"port": port} if port else {})}
+        found.append(urlunsplit(parts._replace(query=urlencode(one, safe="/:,"))))
+    return found
+
+
+async def _first_of(attempts: "list[Coroutine[Any, Any, asyncpg.Connection[Any]]]") -> "asyncpg.Connection[Any]":
+    """The first connection that one of the attempts makes; if none does, the error of a PostgreSQL, or the last one."""
+    tasks = [asyncio.ensure_future(attempt) for attempt in attempts]
+    chosen = None
+    try:
+        for done in asyncio.as_completed(tasks):
+            with contextlib.suppress(*UNREACHABLE):
+                chosen = await done
+                return chosen
+    finally:
+        for task in tasks:
+            task.cancel()
+            task.add_done_callback(lambda other: _leave(other, chosen))
+    errors = [error for task in tasks if (error := task.exception()) is not None]
+    raise next((error for error in errors if isinstance(error, asyncpg.PostgresError)), errors[-1])
+
+
+def _leave(task: "asyncio.Task[asyncpg.Connection[Any]]", chosen: "asyncpg.Connection[Any] | None") -> None:
+    """Ends what an attempt has made, if it is not what was chosen."""
+    if not task.cancelled() and task.exception() is None and task.result() is not chosen:
+        task.result().terminate()
+
+
 async def connect(
     target: Target, statement_timeout_s: float | None = None, lock_wait_s: float | None = None
 ) -> "asyncpg.Connection[Any]":
@@ -137,12 +188,16 @@ async def connect(
             "lock_timeout": str(lock_timeout_ms(statement_timeout_s, lock_wait_s)),
             "jit": "off",
         }
-    try:
-        return await asyncpg.connect(
-            target.url,
+    attempts = [
+        asyncpg.connect(
+            url,
             timeout=target.connect_timeout_s,
             statement_cache_size=0 if target.pooled else 100,
             server_settings=settings,
         )
+        for url in _each_host(target.url)
+    ]
+    try:
+        return await (attempts[0] if len(attempts) == 1 else _first_of(attempts))
     except (ValueError, asyncpg.ClientConfigurationError, ssl.SSLError) as problem:
         raise SettingError(f"Invalid DSN: {problem}") from problem

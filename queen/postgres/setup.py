@@ -9,9 +9,11 @@ from typing import Any
 import asyncpg
 from msgspec import Struct
 
+from queen.core.diagnosis import Finding, Grade, judge_durability
 from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, DataRejectedError
 from queen.postgres import earlier_procedures
 from queen.postgres.dsn import UNREACHABLE, Target, connect, parse
+from queen.postgres.durability import durability
 from queen.postgres.sqlstate import reason_of, translate
 
 #: Serialises the set-up of all servers of a database; the number is arbitrary and must never change.
@@ -38,6 +40,7 @@ class DatabaseInfo(Struct, frozen=True):
         pooled: whether connections go through a transaction pooler.
         connections_max: connections that it allows to this user; ``None`` behind a pooler, which shares them.
         applied: migrations that this call has applied.
+        doubts: findings about answered pushes that a crash, or a failover, can lose.
     """
 
     version: str
@@ -45,6 +48,7 @@ class DatabaseInfo(Struct, frozen=True):
     pooled: bool
     connections_max: int | None = None
     applied: tuple[str, ...] = ()
+    doubts: tuple[Finding, ...] = ()
 
 
 def scripts(folder: str) -> list[Traversable]:
@@ -206,6 +210,7 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
             pooled = await is_pooled(connection)
             isolation = await connection.fetchval("SHOW default_transaction_isolation")
             allowed = await connection.fetchval(_CONNECTIONS_ALLOWED)
+            doubts = [each for each in judge_durability(await durability(connection)) if each.grade is not Grade.OK]
         if pooled:
             check_isolation(isolation)
         try:
@@ -230,4 +235,5 @@ async def prepare(url: str, connect_timeout_ms: int) -> DatabaseInfo:
     finally:
         if not connection.is_closed():
             await connection.close()
-    return DatabaseInfo(version.split(maxsplit=1)[0], target.place, pooled, None if pooled else allowed, applied)
+    version = version.split(maxsplit=1)[0]
+    return DatabaseInfo(version, target.place, pooled, None if pooled else allowed, applied, tuple(doubts))

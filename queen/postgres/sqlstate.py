@@ -16,8 +16,10 @@ RETRYABLE = frozenset({"40P01", "40001"})
 _CANCELLED, _LOCK_TIMEOUT = "57014", "55P03"
 #: The connection has ended; the statement may have been committed before.
 _BROKEN = frozenset({"57P01", "57P02", "57P05", "08000", "08003", "08006"})
-#: Nothing was sent, or PostgreSQL accepts nothing: it starts, stops, is full or read-only.
-_UNAVAILABLE = frozenset({"57P03", "53300", "53100", "53200", "25006", "08001", "08004", "57P04"})
+#: Nothing was sent, or PostgreSQL accepts nothing: it starts, stops, is full or read-only, or its disk fails.
+_UNAVAILABLE = frozenset(
+    {"57P03", "53000", "53300", "53100", "53200", "25006", "08001", "08004", "57P04", "58000", "58030", "58P01"}
+)
 
 
 def is_of_use(problem: BaseException) -> bool:

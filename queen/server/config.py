@@ -111,6 +111,8 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         server.log.error("%s", problem)  # noqa: TRY400 - it explains itself
         raise SystemExit(1) from None
     server.log.info("database ready", extra={"place": database.place, "version": database.version})
+    for doubt in database.doubts:
+        server.log.warning("%s. %s", doubt.text, doubt.advice)
     server.log.info("connections", extra={"divided": str(_settings.pool_sizes)})
     if database.connections_max is not None and (excess := _settings.pool_sizes.excess(database.connections_max)):
         server.log.warning("%s", excess)

@@ -1,5 +1,6 @@
 """The background jobs of simple-mq and SQS: clean-up, dead letters of queues without polls, and move tasks."""
 
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -10,6 +11,7 @@ from queen.postgres.maintenance import MaintenanceStore
 from queen.simple_mq import sqs_administration
 from queen.simple_mq.handlers import announce_routed
 from queen.simple_mq.interface import SimpleMq, Sqs
+from queen.simple_mq.sqs_spool import Calm
 
 #: Interval of clean-up.
 _TIDY_S = 15.0
@@ -20,6 +22,7 @@ _MOVES_S = 0.5
 def background_jobs(context: Context, maintenance: MaintenanceStore, settings: Settings) -> Sequence[Chore]:
     """All that the settings ask for."""
     queues, sqs = SimpleMq.of(context).administration, Sqs.of(context).administration
+    calm = Calm(context.failover)
 
     async def sweep() -> None:
         announce_routed(context, await queues.sweep())
@@ -27,7 +30,7 @@ def background_jobs(context: Context, maintenance: MaintenanceStore, settings: S
 
     async def tidy() -> None:
         await queues.tidy(maintenance.not_after)
-        await sqs.tidy(maintenance.not_after)
+        await sqs.tidy(maintenance.not_after, forgets=calm.lasts(time.monotonic()))
 
     chores = [
         Chore("clean-up of simple-mq", _TIDY_S, tidy),

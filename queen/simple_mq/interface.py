@@ -6,6 +6,7 @@ from queen.engine.context import Context
 from queen.postgres.pool import Pool
 from queen.simple_mq.outcome_counters import OutcomeCounters
 from queen.simple_mq.sqs_storage import SqsAdministrationStore, SqsStore
+from queen.simple_mq.sqs_used import UsedQueues
 from queen.simple_mq.storage import SimpleMqAdministrationStore, SimpleMqStore
 
 
@@ -29,15 +30,22 @@ class SimpleMq(Struct, frozen=True):
 
 
 class Sqs(Struct, frozen=True):
-    """Queues of SQS, on the storage of simple-mq: the procedures for messages, and those for administration."""
+    """Queues of SQS, on the storage of simple-mq.
+
+    Attributes:
+        database: the procedures for messages.
+        administration: those for administration.
+        used: the queues that were used, for an outage.
+    """
 
     database: SqsStore
     administration: SqsAdministrationStore
+    used: UsedQueues
 
     @staticmethod
     def over(hot: Pool, cold: Pool) -> "Sqs":
         """Those on these connections: for messages, and for everything else."""
-        return Sqs(SqsStore(hot), SqsAdministrationStore(cold))
+        return Sqs(SqsStore(hot), SqsAdministrationStore(cold), UsedQueues())
 
     @staticmethod
     def of(context: Context) -> "Sqs":

@@ -6,7 +6,7 @@ from queen.core.job_type import JobType
 from queen.engine.job_specs import JobSpec, Waiting
 from queen.engine.metadata_cache import MetadataCache
 from queen.engine.ports import Lock, LockKind
-from queen.simple_mq import handlers, sqs_handlers
+from queen.simple_mq import handlers, sqs_handlers, sqs_spool
 from queen.simple_mq.requests import Dequeued, Enqueue
 from queen.simple_mq.sqs_requests import SqsReceived
 
@@ -35,7 +35,7 @@ SIMPLE_MQ_SPECS: Mapping[JobType, JobSpec] = {
     JobType.ACKNOWLEDGE: JobSpec(handlers.acknowledge, items=lambda request: len(request.message_ids)),
     JobType.EXTEND_VISIBILITY: JobSpec(handlers.extend_visibility),
     JobType.SQS_SEND: JobSpec(
-        sqs_handlers.send, size=lambda request: request.size, items=lambda request: len(request.messages)
+        sqs_spool.send_or_spool, size=lambda request: request.size, items=lambda request: len(request.messages)
     ),
     JobType.SQS_RECEIVE: JobSpec(
         sqs_handlers.receive,

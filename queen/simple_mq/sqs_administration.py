@@ -1,15 +1,19 @@
 """Administration of queues of SQS. Every function is safe to repeat, and repeated after a broken connection."""
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from uuid import UUID, uuid4
 
+from queen.core.errors import DatabaseUnavailableError
 from queen.engine.context import Context
 from queen.simple_mq.handlers import announce
 from queen.simple_mq.interface import SimpleMq, Sqs
-from queen.simple_mq.sqs_handlers import announce_dead
-from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsQueue
+from queen.simple_mq.sqs_handlers import announce_dead, opened
+from queen.simple_mq.sqs_requests import PeekedMessage, SqsFigures, SqsMove, SqsOverview, SqsQueue
 
 _MOVES_MAX = 10
+#: Steps of move tasks without a message before the next pause, also for other tasks that wait.
+_IDLE_STEPS_MAX = 20
 #: Long polls to wake when nothing is as it was.
 _ALL = 1_000_000
 
@@ -23,9 +27,23 @@ async def create_queue(
     return queue, queue.queue_id == id_
 
 
-async def find_queue(context: Context, name: str) -> SqsQueue | None:
-    """The queue of the name."""
-    return await context.with_retries(lambda _again: Sqs.of(context).administration.find_queue(name))
+async def find_queue(context: Context, name: str, *, waits: bool = True) -> SqsQueue | None:
+    """The queue of the name; ``waits``: for PostgreSQL, while it is known to be unavailable."""
+    queues = Sqs.of(context).administration
+    return await context.with_retries(lambda _again: queues.find_queue(name), retries_during_outage=waits)
+
+
+async def used_queue(context: Context, name: str) -> SqsQueue | None:
+    """The queue of the name, for its messages; while PostgreSQL is unavailable as this instance knew it last."""
+    used, failover = Sqs.of(context).used, context.failover
+    if failover is None:
+        return await find_queue(context, name)
+    try:
+        found = await find_queue(context, name, waits=False)
+    except DatabaseUnavailableError:
+        return used.find(failover.spool, name) or await find_queue(context, name)
+    used.note(failover.spool, name, found)
+    return found
 
 
 async def queue_names(context: Context, queues: Sequence[UUID]) -> Mapping[UUID, str]:
@@ -62,6 +80,20 @@ async def tag_queue(context: Context, queue: UUID, tags: Mapping[str, str], remo
 async def figures(context: Context, queue: UUID) -> SqsFigures | None:
     """How many messages a queue has; ``None`` if there is no such queue."""
     return await context.with_retries(lambda _again: Sqs.of(context).administration.figures(queue))
+
+
+async def overview(context: Context, search: str, after: str, limit: int) -> list[SqsOverview]:
+    """A page of queues whose names contain a text, sorted, behind ``after``."""
+    await SimpleMq.of(context).outcomes.flush()
+    queues = Sqs.of(context).administration
+    return await context.with_retries(lambda _again: queues.overview(search, after, limit))
+
+
+async def peek(context: Context, queue: UUID, after: UUID | None, limit: int, bytes_max: int) -> list[PeekedMessage]:
+    """A page of messages in the order in which they were sent, without receiving them."""
+    queues = Sqs.of(context).administration
+    found = await context.with_retries(lambda _again: queues.peek(queue, after, limit, bytes_max))
+    return [PeekedMessage(opened(context, message), place, visible_at) for place, visible_at, message in found]
 
 
 async def delete_queue(context: Context, queue: UUID) -> bool:
@@ -105,11 +137,21 @@ async def cancel_move(context: Context, move: UUID) -> tuple[bool, int] | None:
 
 
 async def move_on(context: Context) -> None:
-    """Carries out move tasks as far as their rates allow, with other work between the steps."""
-    while (step := await Sqs.of(context).administration.move()) is not None:
+    """Carries out move tasks as far as their rates allow, with other work between the steps.
+
+    It ends when steps move nothing: in the source of a task timeouts may end all the time.
+    """
+    queues, idle = Sqs.of(context).administration, 0
+    for number in count():
+        step = await queues.move(routes=number % 2 == 0)
+        if step is None:
+            return
         moved, destinations = step
         for queue in destinations:
             announce(context, queue, moved)
+        idle = 0 if moved else idle + 1
+        if idle >= _IDLE_STEPS_MAX:
+            return
 
 
 async def sweep(context: Context) -> None:

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from uuid import UUID, uuid4
 
-from queen.core.errors import DecryptionError, NoEncryptionKeyError, QueenError
+from queen.core.errors import (
+    DatabaseUnavailableError,
+    DecryptionError,
+    NoEncryptionKeyError,
+    OutcomeUnknownError,
+    QueenError,
+)
 from queen.engine.context import Context
 from queen.engine.fetch_result import FetchResult
 from queen.security.keyring import Keyring
@@ -40,15 +46,19 @@ async def send(context: Context, requests: Sequence[SendMessages]) -> list[SentA
         return [*await _send(context, requests, context.keys)]
     plain = [request for request in requests if not request.encrypted]
     sent = iter(await _send(context, plain, None) if plain else [])
-    missing = NoEncryptionKeyError("The queue is encrypted, but this server has no QUEEN_ENCRYPTION_KEY")
-    return [missing if request.encrypted else next(sent) for request in requests]
+    return [no_key() if request.encrypted else next(sent) for request in requests]
 
 
-async def _send(context: Context, requests: Sequence[SendMessages], keys: Keyring | None) -> list[SentAll]:
+def no_key() -> NoEncryptionKeyError:
+    """The error of sends that cannot be encrypted."""
+    return NoEncryptionKeyError("The queue is encrypted, but this server has no QUEEN_ENCRYPTION_KEY")
+
+
+def _columns(requests: Sequence[SendMessages], keys: Keyring | None) -> SendColumns:
     columns = SendColumns(uuid4(), [request.queue for request in requests])
     for number, request in enumerate(requests, 1):
         for message in request.messages:
-            data, attributes, key_id = _stored(message, keys if request.encrypted else None)
+            data, attributes, key_id = stored_form(message, keys if request.encrypted else None)
             columns.request.append(number)
             columns.data.append(data)
             columns.attributes.append(attributes)
@@ -56,25 +66,48 @@ async def _send(context: Context, requests: Sequence[SendMessages], keys: Keyrin
             columns.delay.append(message.delay_s)
             columns.group.append(message.group)
             columns.deduplication.append(message.deduplication_id)
-    rows = iter(await context.with_retries(lambda _again: Sqs.of(context).database.send(columns)))
+    return columns
+
+
+async def _send(context: Context, requests: Sequence[SendMessages], keys: Keyring | None) -> list[SentAll]:
+    rows = iter(await _stored(context, _columns(requests, keys)))
     answers, stored = [], Counter[UUID]()
     for request in requests:
         sent = [
-            Sent(message_id, sequence_of(message_id) if fifo else None)
-            for message_id, fifo in [next(rows) for _ in request.messages]
+            Sent(sent_id or message_id, sequence_of(message_id) if fifo else None)
+            for message_id, fifo, sent_id in [next(rows) for _ in request.messages]
             if message_id is not None
         ]
         answers.append(SentAll(len(sent) == len(request.messages), sent))
         stored[request.queue] += len(sent)
     for queue, messages in stored.items():
         if messages:
-            context.counters.messages += messages
-            SimpleMq.of(context).outcomes.add(queue, SENT, "", messages)
+            count_sent(context, queue, messages)
             announce(context, queue, messages)
     return answers
 
 
-def _stored(message: NewSqsMessage, keys: Keyring | None) -> tuple[str, bytes | None, str | None]:
+def count_sent(context: Context, queue: UUID, messages: int) -> None:
+    """Counts messages that are answered as sent."""
+    context.counters.messages += messages
+    SimpleMq.of(context).outcomes.add(queue, SENT, "", messages)
+
+
+async def _stored(context: Context, columns: SendColumns) -> list[tuple[UUID | None, bool, UUID | None]]:
+    """The result of a call. What certainly was not stored can be spooled at once; for the rest PostgreSQL is asked."""
+    database = Sqs.of(context).database
+    try:
+        return await context.with_retries(
+            lambda _again: database.send(columns), retries_during_outage=context.failover is None
+        )
+    except OutcomeUnknownError as lost:
+        try:
+            return await context.with_retries(lambda _again: database.send(columns))
+        except DatabaseUnavailableError as problem:
+            raise OutcomeUnknownError(str(problem)) from lost
+
+
+def stored_form(message: NewSqsMessage, keys: Keyring | None) -> tuple[str, bytes | None, str | None]:
     """Body, attributes and key id, as they are stored."""
     if keys is None:
         return message.body, message.attributes, None
@@ -135,7 +168,7 @@ def announce_dead(context: Context, routed: Iterable[tuple[UUID, UUID | None, in
 
 
 def _outcome(context: Context, messages: Sequence[StoredMessage], of_queue: OfQueue) -> Outcome:
-    received = SqsReceived("ok", [_opened(context, message) for message in messages])
+    received = SqsReceived("ok", [opened(context, message) for message in messages])
     if not of_queue.known:
         received = SqsReceived("unknown")
     elif of_queue.is_full and not messages:
@@ -143,7 +176,8 @@ def _outcome(context: Context, messages: Sequence[StoredMessage], of_queue: OfQu
     return Outcome(received, inf if of_queue.ready_in is None else of_queue.ready_in)
 
 
-def _opened(context: Context, message: StoredMessage) -> ReceivedMessage:
+def opened(context: Context, message: StoredMessage) -> ReceivedMessage:
+    """A message as it was sent; if it cannot be decrypted, without its contents."""
     body: str | None = message.data
     attributes, problem = message.attributes, None
     if message.key_id is not None:
@@ -156,7 +190,7 @@ def _opened(context: Context, message: StoredMessage) -> ReceivedMessage:
     return ReceivedMessage(
         message.message_id, body, attributes, message.delivery_count, message.created_at, message.first_received_at,
         message.group, message.deduplication_id, sequence_of(message.message_id) if message.fifo else None,
-        message.source, problem,
+        message.source, message.sent_id, problem,
     )  # fmt: skip
 
 

@@ -55,16 +55,21 @@ class SendMessages(Struct, frozen=True):
     Attributes:
         size: their bytes in a call.
         encrypted: whether to store bodies and attributes encrypted.
+        name: that of the queue, for people who look into the spool.
     """
 
     queue: UUID
     messages: Sequence[NewSqsMessage]
     size: int
     encrypted: bool = False
+    name: str = ""
 
 
 class Sent(Struct, frozen=True):
-    """The id of a message and in a FIFO queue its sequence number; of a duplicate those of the first message."""
+    """The id of a message and in a FIFO queue its sequence number; of a duplicate those of the first message.
+
+    Spooled messages have no sequence number before they are stored.
+    """
 
     message_id: UUID
     sequence: int | None
@@ -111,13 +116,22 @@ class SqsStatistics(Struct, frozen=True):
     counts: Mapping[str, int]
 
 
+class SqsOverview(Struct, frozen=True):
+    """A queue in a list."""
+
+    statistics: SqsStatistics
+    dead_letter_queue: str | None
+
+
 class ReceivedMessage(Struct, frozen=True):
     """A received message.
 
     Attributes:
         body: ``None``: it cannot be decrypted, and neither can ``attributes``; ``problem`` says why.
+        first_received_at: ``None``: never yet.
         sequence: ``None`` in a standard queue.
         source: the queue of which it is a dead letter.
+        sent_id: the id that the sender was told, if it is another.
     """
 
     message_id: UUID
@@ -125,12 +139,26 @@ class ReceivedMessage(Struct, frozen=True):
     attributes: bytes | None
     receive_count: int
     sent_at: datetime
-    first_received_at: datetime
+    first_received_at: datetime | None
     group: str | None
     deduplication_id: str | None
     sequence: int | None
     source: UUID | None
+    sent_id: UUID | None = None
     problem: str | None = None
+
+
+class PeekedMessage(Struct, frozen=True):
+    """A message that is only looked at.
+
+    Attributes:
+        place: ``visible``, ``in_flight``, ``delayed`` or ``behind`` another message of its group.
+        visible_at: when it becomes visible, or has become so.
+    """
+
+    message: ReceivedMessage
+    place: str
+    visible_at: datetime
 
 
 class SqsReceived(Struct, frozen=True):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from queen.postgres.pool import Pool
-from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsQueue, SqsStatistics
+from queen.simple_mq.sqs_requests import SqsFigures, SqsMove, SqsOverview, SqsQueue, SqsStatistics
 
 _SWEPT_QUEUES_MAX = 200
 #: Maximum of messages of one step of a removal or a move.
@@ -18,6 +18,7 @@ _STEP, _MOVE_STEP = 1000, 500
 _PURGE_PAUSE_S = 60
 
 _SEND = "SELECT * FROM simple_mq.sqs_send_v1($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+_REPLAY = "SELECT simple_mq.sqs_replay_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS replayed"
 _RECEIVE = "SELECT * FROM simple_mq.sqs_receive_v1($1, $2, $3, $4, $5)"
 _GIVE_BACK = "SELECT simple_mq.sqs_give_back_v1($1, $2, $3)"
 _DELETE = "SELECT * FROM simple_mq.sqs_delete_v1($1, $2, $3)"
@@ -44,8 +45,10 @@ _LIST_MOVES = (
     " FROM simple_mq.sqs_list_moves_v1($1, $2)"
 )
 _CANCEL_MOVE = "SELECT * FROM simple_mq.sqs_cancel_move_v1($1)"
-_MOVE = "SELECT * FROM simple_mq.sqs_move_v1($1)"
+_MOVE = "SELECT * FROM simple_mq.sqs_move_v1($1, $2)"
 _GAUGES = "SELECT * FROM simple_mq.sqs_gauges_v1($1)"
+_OVERVIEW = "SELECT * FROM simple_mq.sqs_overview_v1($1, $2, $3)"
+_PEEK = "SELECT * FROM simple_mq.sqs_peek_v1($1, $2, $3, $4)"
 _COUNT = "SELECT count(*) AS queues FROM simple_mq.sqs_queues"
 _OUTCOMES = "SELECT queue_id, operation, total FROM simple_mq.outcomes WHERE queue_id = ANY($1) ORDER BY 1, 2"
 _SWEEP = "SELECT * FROM simple_mq.sqs_sweep_v1($1)"
@@ -61,6 +64,19 @@ class SendColumns(Struct):
     flush: UUID
     queue: list[UUID] = []
     request: list[int] = []
+    data: list[str] = []
+    attributes: list[bytes | None] = []
+    key_id: list[str | None] = []
+    delay: list[int | None] = []
+    group: list[str | None] = []
+    deduplication: list[str | None] = []
+
+
+class ReplayColumns(Struct):
+    """The messages of one call of replayed sends: see ``sql/procedures/simple_mq/sqs_replay.sql``."""
+
+    queue: list[UUID] = []
+    sent_id: list[UUID] = []
     data: list[str] = []
     attributes: list[bytes | None] = []
     key_id: list[str | None] = []
@@ -88,11 +104,12 @@ class StoredMessage(Struct, frozen=True):
     key_id: str | None
     delivery_count: int
     created_at: datetime
-    first_received_at: datetime
+    first_received_at: datetime | None
     group: str | None
     deduplication_id: str | None
     source: UUID | None
     fifo: bool
+    sent_id: UUID | None
 
 
 class OfQueue(Struct, frozen=True):
@@ -118,13 +135,18 @@ class SqsStore:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def send(self, columns: SendColumns) -> list[tuple[UUID | None, bool]]:
-        """Stores messages: the id of each (none: no such queue), and whether the queue is FIFO. May be repeated."""
+    async def send(self, columns: SendColumns) -> list[tuple[UUID | None, bool, UUID | None]]:
+        """Stores messages; may be repeated.
+
+        Returns:
+            The id of each (``None``: there is no such queue), whether the queue is FIFO, and the id that the sender of
+            the first one was told, if that is another.
+        """
         c = columns
         rows = await self._pool.fetch(
             _SEND, c.flush, c.queue, c.request, c.data, c.attributes, c.key_id, c.delay, c.group, c.deduplication
         )
-        return [(message_id, fifo) for _, message_id, fifo in rows]
+        return [(message_id, fifo, sent_id) for _, message_id, fifo, sent_id in rows]
 
     async def receive(self, columns: ReceiveColumns) -> tuple[list[list[StoredMessage]], dict[UUID, OfQueue]]:
         """Takes messages: those of each receive, and what there is to say of each queue."""
@@ -156,6 +178,29 @@ class SqsStore:
         """Changes how long messages stay hidden: the outcome of each. May be repeated."""
         rows = await self._pool.fetch(_CHANGE, queues, messages, counts, seconds)
         return [outcome for _, outcome in rows]
+
+
+class SqsSpoolStore:
+    """The procedure that replays spooled sends.
+
+    Args:
+        pool: connections of the replay.
+        limit_s: default time limit of a call; if omitted, that of the pool.
+    """
+
+    def __init__(self, pool: Pool, limit_s: float | None = None) -> None:
+        self._pool, self._limit_s = pool, limit_s
+
+    async def replay(
+        self, shard: UUID, first: int, upto: int, sent_at: datetime, columns: ReplayColumns, limit_s: float | None
+    ) -> int:
+        """Stores the sends of a shard from ``first`` to before ``upto``, unless they are stored; its position."""
+        c = columns
+        [row] = await self._pool.fetch(
+            _REPLAY, shard, first, upto, sent_at, c.queue, c.sent_id, c.data, c.attributes, c.key_id, c.delay, c.group,
+            c.deduplication, limit_s=limit_s or self._limit_s,
+        )  # fmt: skip
+        return int(row["replayed"])
 
 
 class SqsAdministrationStore:
@@ -206,14 +251,29 @@ class SqsAdministrationStore:
     async def statistics(self, queues_max: int) -> tuple[int, list[SqsStatistics]]:
         """The number of queues, and the statistics of at most so many of them, by name."""
         [row] = await self._pool.fetch(_COUNT)
-        found = {row["queue_id"]: row for row in await self._pool.fetch(_GAUGES, queues_max)}
-        counts: dict[UUID, dict[str, int]] = {queue: {} for queue in found}
-        for queue, operation, total in await self._pool.fetch(_OUTCOMES, list(found)):
+        found = await self._pool.fetch(_GAUGES, queues_max)
+        counts = await self._counts([queue for queue, *_ in found])
+        return row["queues"], [_statistics(row, counts) for row in found]
+
+    async def overview(self, search: str, after: str, limit: int) -> list[SqsOverview]:
+        """Queues whose names contain a text, sorted, behind ``after``."""
+        found = await self._pool.fetch(_OVERVIEW, search, after, limit)
+        counts = await self._counts([queue for queue, *_ in found])
+        return [SqsOverview(_statistics(row, counts), row["dlq_name"]) for row in found]
+
+    async def _counts(self, queues: Sequence[UUID]) -> dict[UUID, dict[str, int]]:
+        """The counters of queues, by operation."""
+        counts: dict[UUID, dict[str, int]] = {queue: {} for queue in queues}
+        for queue, operation, total in await self._pool.fetch(_OUTCOMES, queues):
             counts[queue][operation] = total
-        return row["queues"], [
-            SqsStatistics(name, visible, in_flight, delayed, age, counts[queue])
-            for queue, name, visible, in_flight, delayed, age in found.values()
-        ]
+        return counts
+
+    async def peek(
+        self, queue: UUID, after: UUID | None, limit: int, bytes_max: int
+    ) -> list[tuple[str, datetime, StoredMessage]]:
+        """Messages in the order in which they were sent, behind ``after``: place, when it is visible, the message."""
+        rows = await self._pool.fetch(_PEEK, queue, after, limit, bytes_max)
+        return [(place, visible_at, StoredMessage(*message)) for place, visible_at, *message in rows]
 
     async def delete_queue(self, queue: UUID) -> bool:
         """Deletes a queue and its messages; whether there was one."""
@@ -239,24 +299,32 @@ class SqsAdministrationStore:
         rows = await self._pool.fetch(_CANCEL_MOVE, move)
         return (rows[0]["cancelled"], rows[0]["moved"]) if rows else None
 
-    async def move(self) -> tuple[int, Sequence[UUID]] | None:
-        """A step of a task: how many messages it has moved, and to which queues; ``None`` if none can go on now."""
-        rows = await self._pool.fetch(_MOVE, _MOVE_STEP)
+    async def move(self, *, routes: bool) -> tuple[int, Sequence[UUID]] | None:
+        """A step of a task: how many messages it has moved, and to which queues; ``None`` if none can go on now.
+
+        ``routes``: what has become visible comes first, and is moved by the next step.
+        """
+        rows = await self._pool.fetch(_MOVE, _MOVE_STEP, routes)
         return (rows[0]["moved"], rows[0]["destinations"]) if rows else None
 
     async def sweep(self) -> list[tuple[UUID, UUID | None, int]]:
         """Queues in which time has brought something about: each with dead-letter queue, and how many went there."""
         return [tuple(row) for row in await self._pool.fetch(_SWEEP, _SWEPT_QUEUES_MAX)]
 
-    async def tidy(self, not_after: datetime | None = None) -> None:
-        """Removes old messages, deduplication ids and attempts; ``not_after`` bounds PostgreSQL's clock."""
-        for statement in (_EXPIRE, _FORGET):
+    async def tidy(self, not_after: datetime | None = None, *, forgets: bool = True) -> None:
+        """Removes old messages, deduplication ids and attempts (if it ``forgets``); ``not_after`` bounds the clock."""
+        for statement in (_EXPIRE, _FORGET) if forgets else (_EXPIRE,):
             while (await self._pool.fetch(statement, not_after, _STEP))[0]["removed"]:
                 pass
 
 
 def _json(texts: Mapping[str, str]) -> str:
     return msgspec.json.encode(texts).decode()
+
+
+def _statistics(row: Any, counts: Mapping[UUID, Mapping[str, int]]) -> SqsStatistics:  # noqa: ANN401 - a record
+    queue, name, visible, in_flight, delayed, age, *_ = row
+    return SqsStatistics(name, visible, in_flight, delayed, age, counts[queue])
 
 
 def _queue(row: Any) -> SqsQueue:  # noqa: ANN401 - a record

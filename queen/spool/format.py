@@ -40,13 +40,18 @@ class Header(Struct, frozen=True, array_like=True):
 
 
 class SpooledBatch(Struct, frozen=True, array_like=True):
-    """A ``PartitionBatch`` without item indexes; ``lengths`` are 4 bytes each, in the byte order of this machine."""
+    """A ``PartitionBatch`` without item indexes; ``lengths`` are 4 bytes each, in the byte order of this machine.
+
+    Attributes:
+        kind: empty: a push. Otherwise a request of another interface; ``ids`` are those that its sender was told.
+    """
 
     queue: str
     partition: str
     body: bytes
     lengths: bytes
     ids: list[str] | None
+    kind: str = ""
 
 
 class Record(Struct, frozen=True, array_like=True):

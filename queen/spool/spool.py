@@ -9,6 +9,7 @@
 ``held-back``           while it exists, every worker spools pushes to the partitions listed in it
 ``maintenance``         while it exists, nothing is replayed; ``pop-maintenance``: while it exists, pops get no messages
 ``encrypted-queues``    the queues whose payloads are encrypted before they are spooled, as a JSON array
+``sqs-queues``          the queues of SQS that workers have used, a JSON object a line; the last one of a name counts
 ``ledger``, ``*.lock``  counts, and locks of the operating system
 ======================= ============================================================================================
 
@@ -51,6 +52,7 @@ log = logging.getLogger("queen.spool")
 SPOOLING, MAINTENANCE, POP_MAINTENANCE = "spooling", "maintenance", "pop-maintenance"
 _HELD_PARTITIONS = "held-back"
 _ENCRYPTED, _NEW = "encrypted-queues", ".new"
+_SQS_QUEUES = "sqs-queues"
 _LEDGER, _APPEND_LOCK, _REPLAY_LOCK = "ledger", "append.lock", "replay.lock"
 _TRIAL, _TRIAL_BYTES = "trial", 64 << 10
 _WRITING, _COMPLETE, _FAILED, _MAKING = ".buf.tmp", ".buf", ".failed", ".failed.tmp"
@@ -249,6 +251,21 @@ class Spool:
             self._folder.sync_names()
         except OSError as problem:
             raise _spool_error(problem) from problem
+
+    # ------------------------------------------------------------ queues of SQS
+
+    @property
+    def sqs_queues_size(self) -> int:
+        """Bytes of the list of used queues: it changes whenever the list does."""
+        return self._folder.size(_SQS_QUEUES) if self._folder.exists(_SQS_QUEUES) else 0
+
+    def sqs_queues(self) -> bytes:
+        """The list of used queues."""
+        return self._folder.read(_SQS_QUEUES) if self._folder.exists(_SQS_QUEUES) else b""
+
+    def note_sqs_queue(self, line: bytes) -> None:
+        """Adds a queue to the list; a crash of the machine may undo it. Raises OSError."""
+        self._folder.append(_SQS_QUEUES, b"\n" + line)
 
     def _replace(self, name: str, content: bytes) -> None:
         """Replaces the content of a small file atomically."""
@@ -537,7 +554,7 @@ class Spool:
             for name in self._folder.names():
                 if name.endswith(_WRITING):
                     self._recover_file(name)
-                elif name.endswith(_MAKING):
+                elif name.endswith(_MAKING) or name == _SQS_QUEUES:
                     self._folder.remove(name)
             self._folder.sync_names()
             ledger, held = Ledger(), dict[Partition, Held]()

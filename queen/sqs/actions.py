@@ -1,9 +1,9 @@
-"""All actions of SQS, with the access that each requires."""
+"""All actions, with the access that each requires: those of SQS, and ``Queen.…``."""
 
 from collections.abc import Mapping
 
 from queen.http.access import ADMIN, READ_ONLY, READ_WRITE
-from queen.sqs import messages, moves, queues, receipts
+from queen.sqs import inspection, messages, moves, queues, receipts
 from queen.sqs.worker import Served
 
 ACTIONS: Mapping[str, Served] = {
@@ -22,6 +22,8 @@ ACTIONS: Mapping[str, Served] = {
     "ListQueueTags": Served(queues.list_queue_tags, READ_ONLY),
     "ListQueues": Served(queues.list_queues, READ_ONLY, of_queue=False),
     "PurgeQueue": Served(queues.purge_queue, ADMIN, audited=True),
+    "Queen.ListQueues": Served(inspection.list_queues, READ_ONLY, of_queue=False),
+    "Queen.PeekMessages": Served(inspection.peek_messages, READ_ONLY),
     "ReceiveMessage": Served(messages.receive_message, READ_WRITE),
     "RemovePermission": Served(queues.remove_permission, ADMIN, audited=True),
     "SendMessage": Served(messages.send_message, READ_WRITE),

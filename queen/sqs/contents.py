@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from queen.log.trace_context import CONTEXT
 from queen.sqs.errors import SqsError, invalid_parameter, invalid_value
 
 #: Maximum of attributes of a message, and of characters of a name or type.
@@ -43,18 +44,23 @@ class Value(Struct, frozen=True, array_like=True, omit_defaults=True):
         return {"StringValue": self.text, "DataType": self.kind}
 
 
-class Kept(Struct, frozen=True, omit_defaults=True, rename={"attributes": "m", "trace": "t", "sender": "s"}):
+_SHORT = {"attributes": "m", "trace": "t", "sender": "s", "context": "c"}
+
+
+class Kept(Struct, frozen=True, omit_defaults=True, rename=_SHORT):
     """What is stored beside the body of a message.
 
     Attributes:
         attributes: of the message.
         trace: ``AWSTraceHeader``.
         sender: who sent it; ``None`` without authentication.
+        context: ``traceparent`` of its request, if the message has none itself; ``None`` without telemetry.
     """
 
     attributes: Mapping[str, Value] = msgspec.field(default_factory=dict)
     trace: str | None = None
     sender: str | None = None
+    context: str | None = None
 
 
 NOTHING_KEPT = Kept()
@@ -70,6 +76,36 @@ def pack(kept: Kept) -> bytes | None:
 def unpack(data: bytes | None) -> Kept:
     """What was stored."""
     return NOTHING_KEPT if data is None else _decoder.decode(data)
+
+
+def context_of(kept: Kept) -> str | None:
+    """The trace context of a message as ``traceparent``: its attribute, else that of its header or request."""
+    given = kept.attributes.get("traceparent")
+    if given is not None and given.text is not None and CONTEXT.fullmatch(given.text):
+        return given.text
+    return _of_trace_header(kept.trace or "") or kept.context
+
+
+def _of_trace_header(header: str) -> str | None:
+    """A trace header of AWS X-Ray (``Root=1-…;Parent=…;Sampled=1``) in the form of W3C."""
+    parts = dict(part.strip().partition("=")[::2] for part in header.split(";"))
+    root, parent = parts.get("Root", "").removeprefix("1-").replace("-", ""), parts.get("Parent", "")
+    found = f"00-{root}-{parent}-{'01' if parts.get('Sampled') == '1' else '00'}"
+    return found if CONTEXT.fullmatch(found) else None
+
+
+def with_context(attributes: bytes | None, traceparent: str) -> bytes | None:
+    """What is stored of a message, with the trace context of its request, unless it has one itself."""
+    kept = unpack(attributes)
+    return attributes if context_of(kept) else pack(structs.replace(kept, context=traceparent))
+
+
+def trace_header_of(kept: Kept) -> str | None:
+    """``AWSTraceHeader`` of a message: the one that was given, else its context in the form of AWS X-Ray."""
+    if kept.trace is not None or kept.context is None:
+        return kept.trace
+    _, trace, span, flags = kept.context.split("-")
+    return f"Root=1-{trace[:8]}-{trace[8:]};Parent={span};Sampled={int(flags, 16) & 1}"
 
 
 def check_body(body: str) -> None:

@@ -194,7 +194,7 @@ async def _send(call: Call, queue: SqsQueue, prepared: Sequence[Prepared]) -> Se
     """The results of messages; ``None``: the queue is gone."""
     size = sum(each.size for each in prepared)
     encrypts = encrypted(queue.attributes, encrypts=call.sqs.server.keys is not None)
-    request = SendMessages(queue.queue_id, [each.message for each in prepared], size, encrypts)
+    request = SendMessages(queue.queue_id, [each.message for each in prepared], size, encrypts, queue.name)
     call.req.forget_body()
     with OPERATION_SECONDS.labels("enqueue").time():
         sent: SentAll = await call.sqs.server.engine.submit(JobType.SQS_SEND, request).future
@@ -312,13 +312,13 @@ def _shown(
     body = message.body or ""
     kept = contents.unpack(message.attributes)
     found: Result = {
-        "MessageId": str(message.message_id),
+        "MessageId": str(message.sent_id or message.message_id),
         "ReceiptHandle": handles.seal(queue.queue_id, message.message_id, message.receive_count),
         "MD5OfBody": contents.md5(body),
         "Body": body,
     }
     if system:
-        facts = _facts(call, message, kept, sources)
+        facts = facts_of(call, message, kept, sources)
         found["Attributes"] = {name: value for name, value in facts.items() if name in system and value is not None}
     chosen = contents.selected(kept.attributes, call.given.MessageAttributeNames)
     if chosen:
@@ -327,16 +327,18 @@ def _shown(
     return found
 
 
-def _facts(call: Call, message: ReceivedMessage, kept: Kept, sources: Mapping[UUID, str]) -> dict[str, str | None]:
+def facts_of(call: Call, message: ReceivedMessage, kept: Kept, sources: Mapping[UUID, str]) -> dict[str, str | None]:
+    """The attributes that the system gives to a message; those that it does not have are ``None``."""
     source = None if message.source is None else sources.get(message.source)
+    first = message.first_received_at
     return {
         "SenderId": kept.sender or call.place.account,
         "SentTimestamp": str(int(message.sent_at.timestamp() * 1000)),
         "ApproximateReceiveCount": str(message.receive_count),
-        "ApproximateFirstReceiveTimestamp": str(int(message.first_received_at.timestamp() * 1000)),
+        "ApproximateFirstReceiveTimestamp": None if first is None else str(int(first.timestamp() * 1000)),
         "SequenceNumber": None if message.sequence is None else _sequence(message.sequence),
         "MessageDeduplicationId": message.deduplication_id,
         "MessageGroupId": message.group,
-        contents.TRACE_HEADER: kept.trace,
+        contents.TRACE_HEADER: contents.trace_header_of(kept),
         "DeadLetterQueueSourceArn": None if source is None else call.place.arn_of(source),
     }

@@ -1,4 +1,4 @@
-"""botocore's model of SQS as types: a struct for each request, which decodes and checks it."""
+"""botocore's model of SQS as types: a struct for each request, which decodes and checks it. And actions of our own."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -50,12 +50,32 @@ class Action(Struct, frozen=True):
                 raise missing(name)
 
 
+class _ListQueues(Struct, frozen=True):
+    """The parameters of ``Queen.ListQueues``."""
+
+    Search: str | None = None
+    MaxResults: int | None = None
+    NextToken: str | None = None
+
+
+class _PeekMessages(Struct, frozen=True):
+    """The parameters of ``Queen.PeekMessages``."""
+
+    QueueUrl: str | None = None
+    MaxResults: int | None = None
+    NextToken: str | None = None
+
+
+_OWN: Mapping[str, type[Struct]] = {"Queen.ListQueues": _ListQueues, "Queen.PeekMessages": _PeekMessages}
+
+
 @cache
 def actions() -> Mapping[str, Action]:
-    """All operations, by name. botocore's model is loaded with the first call."""
+    """All actions, by name. botocore's model is loaded with the first call."""
     service = ServiceModel(Loader().load_service_model("sqs", "service-2"), "sqs")
     types: dict[str, Any] = {}
-    return {name: _action(service.operation_model(name), types) for name in service.operation_names}
+    of_aws = {name: _action(service.operation_model(name), types) for name in service.operation_names}
+    return of_aws | {name: Action(name, kind, (), msgspec.json.Decoder(kind)) for name, kind in _OWN.items()}
 
 
 def _action(operation: OperationModel, types: dict[str, Any]) -> Action:

@@ -64,7 +64,7 @@ async def _serve(server: Server, req: QueenRequest, resp: falcon.asgi.Response, 
     body = await _body(req, min(server.body_bytes_max, BODY_BYTES_MAX))
     caller = caller_of(server, req, body)
     action, given = _parse(req, body, path)
-    served = ACTIONS[action.name]
+    req.action, served = action.name, ACTIONS[action.name]
     if not caller.access.includes(served.access):
         raise SqsError("AccessDeniedException", f"{action.name} requires the access level {served.access.value}.")
     action.check_required(given)

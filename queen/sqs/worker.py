@@ -19,6 +19,7 @@ from queen.sqs.errors import unknown_queue
 from queen.sqs.handles import Handles
 
 T = TypeVar("T")
+Find = Callable[[Context, str], Awaitable[SqsQueue | None]]
 
 #: How long a worker uses what it knows of a queue. A change by another worker has effect after this time.
 _KNOWN_S = 1.0
@@ -43,11 +44,11 @@ class SqsWorker:
             self._handles = Handles(await self.server.ask(_secret))
         return self._handles
 
-    async def find(self, name: str) -> SqsQueue | None:
+    async def find(self, name: str, find: Find = sqs_administration.find_queue) -> SqsQueue | None:
         """A queue as it is now."""
         found = None
         if may_name(name):
-            found = await self.server.run(lambda context: sqs_administration.find_queue(context, name))
+            found = await self.server.run(lambda context: find(context, name))
         if found is None:
             self._known.pop(name, None)
             return None
@@ -57,10 +58,10 @@ class SqsWorker:
         return found
 
     async def queue(self, name: str) -> SqsQueue:
-        """A queue as it was a moment ago; raises an error if it does not exist."""
+        """A queue as it was a moment ago, or before an outage; raises an error if it does not exist."""
         until, known = self._known.get(name, (0.0, None))
         if known is None or until < time.monotonic():
-            known = await self.find(name)
+            known = await self.find(name, sqs_administration.used_queue)
         if known is None:
             raise unknown_queue()
         return known
@@ -115,10 +116,12 @@ class Call(Struct, frozen=True, eq=False):
 
     async def queue(self) -> SqsQueue:
         """Its queue, as it was a moment ago."""
+        self.req.queue = self.name
         return await self.sqs.queue(self.name)
 
     async def present_queue(self) -> SqsQueue:
         """Its queue, as it is now."""
+        self.req.queue = self.name
         found = await self.sqs.find(self.name)
         if found is None:
             raise unknown_queue()

@@ -21,7 +21,8 @@ from queen.engine.job import Job
 from queen.log.requests import QUEUE_MODE, Ack, Acked, Cycle, Pop, Popped, Push, Transaction
 from queen.log.trace_context import Delivered, delivered, stamp, stamp_timers, stamp_transaction
 from queen.simple_mq.requests import Acknowledge, Dequeue, Dequeued, Enqueue, ExtendVisibility
-from queen.simple_mq.sqs_requests import ChangeVisibility, DeleteMessages, ReceiveMessages, SendMessages, SqsReceived
+from queen.simple_mq.sqs_requests import ChangeVisibility, DeleteMessages, SendMessages, SqsReceived
+from queen.sqs import contents
 from queen.telemetry.exchange import context_of, current
 
 Attributes = dict[str, AttributeValue]
@@ -135,17 +136,10 @@ def _of_extension(extension: ExtendVisibility) -> Attributes:
 
 
 def _of_sqs(name: str, kind: str) -> Callable[[SendMessages | DeleteMessages | ChangeVisibility], Attributes]:
+    """The name of the queue is known to the request only (``queen.telemetry.requests``)."""
     return lambda request: (
-        _operation(name, kind, SQS)
-        | {
-            messaging.MESSAGING_DESTINATION_NAME: str(request.queue),
-            messaging.MESSAGING_BATCH_MESSAGE_COUNT: len(request.messages),
-        }
+        _operation(name, kind, SQS) | {messaging.MESSAGING_BATCH_MESSAGE_COUNT: len(request.messages)}
     )
-
-
-def _of_sqs_receive(receive: ReceiveMessages) -> Attributes:
-    return _operation("receive", "receive", SQS) | {messaging.MESSAGING_DESTINATION_NAME: receive.queue}
 
 
 _DESCRIBED: Mapping[JobType, Callable[[Any], Attributes]] = {
@@ -161,7 +155,7 @@ _DESCRIBED: Mapping[JobType, Callable[[Any], Attributes]] = {
     JobType.ACKNOWLEDGE: _of_acknowledge,
     JobType.EXTEND_VISIBILITY: _of_extension,
     JobType.SQS_SEND: _of_sqs("send", "send"),
-    JobType.SQS_RECEIVE: _of_sqs_receive,
+    JobType.SQS_RECEIVE: lambda _receive: _operation("receive", "receive", SQS),
     JobType.SQS_DELETE: _of_sqs("delete", "settle"),
     JobType.SQS_CHANGE_VISIBILITY: _of_sqs("change_visibility", ""),
 }
@@ -171,12 +165,21 @@ def _stamp_enqueue(enqueue: Enqueue, traceparent: str) -> Enqueue:
     return structs.replace(enqueue, traceparent=traceparent)
 
 
+def _stamp_send(send: SendMessages, traceparent: str) -> SendMessages:
+    messages = [
+        structs.replace(message, attributes=contents.with_context(message.attributes, traceparent))
+        for message in send.messages
+    ]
+    return structs.replace(send, messages=messages)
+
+
 _STAMPED: Mapping[JobType, Callable[[Any, str], Any]] = {
     JobType.PUSH: stamp,
     JobType.TRANSACTION: stamp_transaction,
     JobType.CYCLE: stamp,
     JobType.TIMER: stamp_timers,
     JobType.ENQUEUE: _stamp_enqueue,
+    JobType.SQS_SEND: _stamp_send,
 }
 
 
@@ -196,7 +199,8 @@ def _tell_dequeued(span: Span, dequeued: Dequeued) -> None:
 
 
 def _tell_received(span: Span, received: SqsReceived) -> None:
-    span.set_attribute(messaging.MESSAGING_BATCH_MESSAGE_COUNT, len(received.messages))
+    found = (contents.context_of(contents.unpack(message.attributes)) for message in received.messages)
+    _tell(span, Delivered(len(received.messages), Counter(context for context in found if context)))
 
 
 def _tell_acked(span: Span, acked: Acked) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import falcon.asgi
 from opentelemetry import propagate
 from opentelemetry.propagators.textmap import Getter
+from opentelemetry.semconv._incubating.attributes import messaging_attributes, rpc_attributes
 from opentelemetry.semconv.attributes import (
     client_attributes,
     error_attributes,
@@ -15,7 +16,7 @@ from opentelemetry.semconv.attributes import (
     url_attributes,
     user_agent_attributes,
 )
-from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, get_current_span
 from opentelemetry.util.types import AttributeValue
 
 from queen.http.query_shown import query_shown
@@ -23,7 +24,7 @@ from queen.http.request import QueenRequest
 from queen.telemetry.exchange import Exchange, current
 
 #: Requests for queues are traced; health checks, scrapes, pages and notifications between instances are not.
-_TRACED = ("/api/", "/streams/")
+_TRACED = ("/api/", "/streams/", "/sqs")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 Headers = Iterable[tuple[bytes, bytes]]
@@ -75,7 +76,7 @@ class TraceRequests:
             exchange.span.set_attribute(http_attributes.HTTP_ROUTE, req.uri_template)
 
     async def process_response(
-        self, _req: QueenRequest, resp: falcon.asgi.Response, _resource: object, _succeeded: bool
+        self, req: QueenRequest, resp: falcon.asgi.Response, _resource: object, _succeeded: bool
     ) -> None:
         """Ends the span. Client errors are not errors of this span."""
         exchange = current.get()
@@ -85,10 +86,20 @@ class TraceRequests:
         span, status = exchange.span, resp.status_code
         if span.is_recording():
             span.set_attribute(http_attributes.HTTP_RESPONSE_STATUS_CODE, status)
+            if req.action:
+                _name_action(span, req)
             if status >= 500:
                 span.set_attribute(error_attributes.ERROR_TYPE, str(status))
                 span.set_status(StatusCode.ERROR)
         span.end()
+
+
+def _name_action(span: Span, req: QueenRequest) -> None:
+    """All actions of SQS have one route, so they have names of their own."""
+    span.update_name(f"SQS {req.action}")
+    span.set_attribute(rpc_attributes.RPC_METHOD, req.action)
+    if req.queue:
+        span.set_attribute(messaging_attributes.MESSAGING_DESTINATION_NAME, req.queue)
 
 
 def _known_at_once(req: QueenRequest) -> dict[str, AttributeValue]:

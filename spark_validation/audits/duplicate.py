@@ -15,14 +15,16 @@ def a_transaction_id_is_stored_once(messages: DataFrame, kept: DataFrame | None 
     """A transaction id that occurs at several offsets of a partition, or was answered as queued more than once.
 
     What was answered as buffered may turn out as a duplicate. Offsets are from answers, deliveries, and the log. Not if
-    retention has removed the first of them: then the id may be used again, which only a log shows.
+    retention has removed the first of them, or its queue was deleted since: then the id may be used again, which only a
+    log shows.
     """
     several = (F.col("offset") != F.col("offset_high")) | (F.col("logged") > 1)
     text = F.when(several, sentence("is stored at the offsets %s to %s", "offset", "offset_high"))
     doubled = messages.where(several | (F.col("direct") > 1))
     if kept is not None:
-        doubled = doubled.join(few(kept.select("lane", "live")), "lane", "left")
-        doubled = doubled.where(F.coalesce("offset", F.lit(0)) >= F.coalesce("live", F.lit(0)))
+        doubled = doubled.join(few(kept.select("lane", "live", "made")), "lane")
+        doubled = doubled.where(F.coalesce("offset", F.lit(0)) >= F.col("live"))
+        doubled = doubled.where(F.coalesce("answered", "made") >= F.col("made"))
     return violations(
         doubled,
         text.otherwise(sentence("was answered as queued %s times", "direct")),

@@ -40,10 +40,11 @@ def every_segment_can_be_read(damaged: DataFrame) -> DataFrame:
 
 
 def _seen(messages: DataFrame, tails: DataFrame) -> DataFrame:
-    """Deliveries of messages of known pushes, or from before a journal was cut short."""
+    """Deliveries of messages of known pushes, or from before a journal was cut short (``told``)."""
     cut = few(tails.agg(F.min("since").alias("since")))
     told = F.col("since").isNull() | (F.col("seen_at") < F.col("since"))
-    return messages.where(F.col("deliveries") > 0).join(cut, how="cross").where((F.col("queued") > 0) | told)
+    seen = messages.where(F.col("deliveries") > 0).join(cut, how="cross").withColumn("told", told)
+    return seen.where((F.col("queued") > 0) | F.col("told"))
 
 
 @checks("G-DUR-3", level=Level.AUDIT)
@@ -62,7 +63,8 @@ def deliveries_are_what_was_pushed(
     unpushed = seen.where(F.col("attempts") == 0).join(_lanes_of_nameless(pushes), "lane", "left_anti")
     explained = few(astray.select("lane", "hash").unionByName(outsiders))
     unpushed = unpushed.join(explained, ["lane", "hash"], "left_anti")
-    early = seen.where(F.col("seen_at") < F.col("pushed_from"))
+    # What came after a cut may have been pushed then, and again later.
+    early = seen.where(F.col("told") & (F.col("seen_at") < F.col("pushed_from")))
     low, high = F.col("pushed_low"), F.col("pushed_high")
     odd = seen.where((low != high) | (F.col("seen_low") != low) | (F.col("seen_high") != high)).select("lane", "hash")
     changed = deliveries.where(F.col("payload_hash").isNotNull()).join(few(odd), ["lane", "hash"])

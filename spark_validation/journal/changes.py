@@ -18,11 +18,12 @@ from .schema import AckItem, Call, PushItem
 AUDIT = "queen.audit"
 GROUP_DELETED, GROUP_SOUGHT = "group deleted", "group moved"
 LETTERS_DELETED, LETTER_DELETED, LETTER_REPLAYED = "dead letters deleted", "dead letter deleted", "dead letter replayed"
-GIVEN_UP, CONFIGURED = "message given up", "queue configured"
+GIVEN_UP, CONFIGURED, MESSAGE_DELETED = "message given up", "queue configured", "message deleted"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND, _MILLISECOND = timedelta(microseconds=1), 1000
 _UNKNOWN_MS = 60_000.0  # how long a change took, if the log does not say
+_OK = 200
 _RETRY_LIMIT = 3  # of a queue whose configuration does not say
 _V1 = "/api/v1"
 _PATHS = tuple(
@@ -42,6 +43,7 @@ _PATHS = tuple(
         ("POST", r"/dlq/.+/replay", LETTER_REPLAYED),
         ("POST", r"/messages/.+/.+/retry", LETTER_REPLAYED),
         ("POST", r"/messages/(?P<part>[^/]+)/(?P<id>.+)/dlq", GIVEN_UP),
+        ("DELETE", r"/messages/(?P<part>[^/]+)/(?P<id>.+)", MESSAGE_DELETED),
         ("POST", r"/configure", CONFIGURED),
     )
 )
@@ -157,6 +159,13 @@ def _given_up(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[
     yield {"kind": "change", "client": change, "group": "", "acks": items}
 
 
+def _message_deleted(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """With its dead letters in all groups."""
+    if not line.known or line.status == _OK:
+        item = AckItem("", names["part"], names["id"], "")
+        yield {"kind": "change", "client": change, "group": "", "acks": (item,)}
+
+
 def _letter_gone(line: _Line, change: str, _names: dict[str, str]) -> Iterator[dict[str, Any]]:
     """The dead letter that the line names; one that it does not name was not found."""
     if letter := line.dead_letter:
@@ -178,6 +187,7 @@ _MAKERS = {
     GROUP_SOUGHT: _sought,
     CONFIGURED: _configured,
     GIVEN_UP: _given_up,
+    MESSAGE_DELETED: _message_deleted,
     LETTER_DELETED: _letter_gone,
     LETTER_REPLAYED: _replayed,
 }

@@ -10,7 +10,7 @@ from msgspec import Struct
 from ..archive.folder import locked
 from ..errors import AuditError
 
-VERSION = 1
+VERSION = 2
 """Of the windows: a watch of another release cannot continue with them."""
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from pyspark_queen.database import CONNECT_S, reason
 
-from ..errors import AwayError, JournalError
+from ..errors import AwayError, JournalError, ReplicaError
 from ..journal.files import decode_line, files_of
 from .calls import said
 from .windows import Segment
@@ -31,7 +31,7 @@ Ends = dict[str, Places]
 
 _PARTS_A_TASK = 500
 _TAIL = 1 << 20
-_HEADS = "SELECT part_id, next_off FROM queen.log_ends"
+_HEADS = "SELECT part_id, next_off, pg_is_in_recovery() AS replica FROM queen.log_ends"
 _SEGMENTS = """
 SELECT
     q.name AS queue, p.name AS partition, s.part_id AS part, s.last_off - s.n + 1 AS first, s.last_off AS last,
@@ -83,9 +83,17 @@ def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
         raise AwayError(f"PostgreSQL is unavailable: {reason(problem)}") from problem
 
 
-def heads(dsn: str) -> dict[str, int]:
-    """By partition: its next offset."""
-    return {str(row["part_id"]): row["next_off"] for row in _ask(dsn, _HEADS)}
+def heads(dsn: str, *, beside_journals: bool = False) -> dict[str, int]:
+    """By partition: its next offset.
+
+    Raises:
+        AwayError: PostgreSQL cannot be reached now.
+        ReplicaError: it may lag behind the journals that it is compared with.
+    """
+    rows = _ask(dsn, _HEADS)
+    if beside_journals and any(row["replica"] for row in rows):
+        raise ReplicaError
+    return {str(row["part_id"]): row["next_off"] for row in rows}
 
 
 class Parts(InputPartition):
@@ -98,12 +106,12 @@ class Parts(InputPartition):
 class Segments:
     """The log from heads to heads: what lies below a head is committed, and stays."""
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
+    def __init__(self, dsn: str, *, beside_journals: bool) -> None:
+        self._dsn, self._beside_journals = dsn, beside_journals
 
     def end(self) -> Places:
-        """The heads now."""
-        return heads(self._dsn)
+        """The heads now. A server may have become a replica since the last batch."""
+        return heads(self._dsn, beside_journals=self._beside_journals)
 
     def tasks(self, start: Places, end: Places) -> list[Parts]:
         """The partitions whose head has moved."""
@@ -217,7 +225,7 @@ class LiveSource(DataSource):
         """What the stream runs."""
         dsn, folder = self.options.get("dsn"), self.options.get("folder")
         return LiveReader(
-            Segments(dsn) if dsn else None,
+            Segments(dsn, beside_journals=folder is not None) if dsn else None,
             Journals(folder) if folder else None,
             msgspec.json.decode(self.options.get("since", "{}")),
         )

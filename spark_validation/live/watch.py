@@ -74,7 +74,8 @@ def streams(spark: SparkSession, dsn: str | None, journal: Path | None) -> DataF
     spark.dataSource.register(LiveSource)
     reader = spark.readStream.format(LiveSource.name())
     if dsn:
-        reader = reader.options(dsn=dsn, since=msgspec.json.encode(heads(dsn)).decode())
+        since = heads(dsn, beside_journals=journal is not None)
+        reader = reader.options(dsn=dsn, since=msgspec.json.encode(since).decode())
     if journal:
         reader = reader.option("folder", str(journal.resolve()))
     return reader.load()

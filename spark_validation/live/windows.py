@@ -6,8 +6,8 @@ left a window is no longer compared: the audit of the whole log, afterwards, com
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
-from itertools import islice, takewhile
-from typing import TypeVar
+from itertools import islice, pairwise, takewhile
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -57,13 +57,35 @@ class Segment(Struct, frozen=True):
     deleted: list[tuple[int, int]] = []
 
 
+Flaw: TypeAlias = tuple[str, int | None, str]
+"""A violation that one answer shows by itself: guarantee, offset and text."""
+
+
+class Order(Struct, frozen=True):
+    """An order of offsets: its guarantee, and the text for a lower one behind a higher one."""
+
+    guarantee: str
+    text: str
+
+    def flaw(self, offset: int, behind: int) -> Flaw:
+        """The lower one came behind the higher one."""
+        return self.guarantee, offset, self.text.format(offset, behind)
+
+
+_IN_A_POP = Order("G-ORD-1", "offset {} comes after offset {} in the answer to a pop")
+_BETWEEN_POPS = Order("G-ORD-1", "offset {} was first delivered after offset {}")
+_IN_A_PUSH = Order("G-ORD-4", "offset {} comes after offset {} in its request")
+_BETWEEN_PUSHES = Order("G-ORD-3", "offset {} was pushed after the answer to the push of offset {}")
+
+
 class Said(Struct, frozen=True):
     """What one call says of one partition and group: what it delivered, finished, or pushed.
 
     ``first`` are the offsets of deliveries that the server called the first, in the order of the answer. Messages are
     transaction ids, with their offset as far as it was told: retention may free an id for another message. ``part`` is
     the number of the partition, if a message id told it, and ``head`` its log end when the call was read, if there was
-    one.
+    one. ``named`` are the messages that answers to duplicates name, ``tried`` those that were delivered, with their
+    attempt.
     """
 
     agent: str
@@ -76,22 +98,30 @@ class Said(Struct, frozen=True):
     queued: list[tuple[str, int | None]]
     part: int | None = None
     head: int | None = None
+    named: list[tuple[str, int | None]] = []
+    tried: list[tuple[str, int | None, int]] = []
+    flaws: list[Flaw] = []
 
     def stored(self) -> "Iterator[Stored]":
         """What must be in the log, if it was looked at."""
         if self.part is not None and self.head is not None:
-            for name, offset in self.queued:
-                if offset is not None:
-                    yield Stored(self.part, offset, hash_of(name), self.head)
+            for guarantee, told in (("G-DUR-1", self.queued), ("G-IDEM-2", self.named)):
+                for name, offset in told:
+                    if offset is not None:
+                        yield Stored(self.part, offset, hash_of(name), self.head, guarantee)
 
 
 class Stored(Struct, frozen=True):
-    """A message that a push was answered to have stored, and where the log of its partition ended later."""
+    """A message that a push was answered to be stored, and where the log of its partition ended later.
+
+    ``guarantee``: the one that is broken if it is not there; a duplicate names the message that was stored before.
+    """
 
     part: int
     offset: int
     id: int
     head: int
+    guarantee: str = "G-DUR-1"
 
 
 def hash_of(name: str) -> int:
@@ -154,7 +184,7 @@ class LogWindow(Struct):
         if stored.offset >= stored.head:
             lost, text = True, f"was answered as stored, but its log ends before offset {stored.head}"
         if lost:
-            yield Finding("G-DUR-1", place.queue, place.partition, "", stored.offset, text)
+            yield Finding(stored.guarantee, place.queue, place.partition, "", stored.offset, text)
 
     def _remove(self, new: Segment) -> None:
         """Frees the transaction ids of messages that retention has removed, or that were deleted."""
@@ -197,8 +227,17 @@ class Moment(Struct, frozen=True):
     offset: int | None
 
 
+class Try(Struct, frozen=True):
+    """The last known delivery of a message: its call, its offset, if known, and its attempt."""
+
+    sent: int
+    at: int
+    offset: int | None
+    attempt: int
+
+
 class Bounds(Struct, frozen=True):
-    """A call, and the range of offsets of its first deliveries; ``told``: it was reported as late."""
+    """A call, and the range of offsets that it first delivered, or stored; ``told``: it was reported as late."""
 
     agent: str
     number: int
@@ -210,7 +249,7 @@ class Bounds(Struct, frozen=True):
 
 
 class CallWindow(Struct):
-    """Checks that first deliveries are in order, messages are queued once, and none is delivered after its ack.
+    """Checks that pushes and first deliveries are in order, attempts rise, and messages are queued and done once.
 
     Journals arrive in any order, so each pair of calls is compared when the second one arrives. For a partition that
     was deleted and created again, only calls count that are known to belong to the new one.
@@ -222,6 +261,7 @@ class CallWindow(Struct):
     given: dict[str, Moment] = msgspec.field(default_factory=dict)
     done: dict[str, Moment] = msgspec.field(default_factory=dict)
     queued: dict[str, int | None] = msgspec.field(default_factory=dict)
+    tried: dict[str, Try] = msgspec.field(default_factory=dict)
 
     def add(
         self, place: Place, calls: Iterable[Said], clock_bound: int, *, beside_log: bool = False
@@ -236,16 +276,18 @@ class CallWindow(Struct):
                 again, because its message was removed.
         """
         for call in sorted(calls, key=lambda each: (each.sent, each.agent, each.number)):
-            if not self._is_of_partition(call):
-                continue
-            for guarantee, offset, text in self._look(call, clock_bound, beside_log=beside_log):
+            counts = self._is_of_partition(call)
+            found = self._look(call, clock_bound, beside_log=beside_log) if counts else ()
+            for guarantee, offset, text in (*call.flaws, *found):
                 where = f"{text} ({call.agent} {call.number})"
                 yield Finding(guarantee, place.queue, place.partition, place.group, offset, where)
-            self._remember(call)
+            if counts:
+                self._remember(call)
         del self.calls[:-CALLS]
         _forget(self.given, MESSAGES)
         _forget(self.done, MESSAGES)
         _forget(self.queued, MESSAGES)
+        _forget(self.tried, MESSAGES)
 
     def _is_of_partition(self, call: Said) -> bool:
         """Whether it counts; the first call of a new partition of the name resets the window."""
@@ -255,24 +297,33 @@ class CallWindow(Struct):
             return True
         # Calls without a number may belong to another partition.
         if self.part is None or call.part > self.part or not self.renewed:
-            self.calls, self.given, self.done, self.queued = [], {}, {}, {}
+            self.calls, self.given, self.done, self.queued, self.tried = [], {}, {}, {}, {}
         self.renewed = self.part is not None
         self.part = max(call.part, self.part or 0)
         return self.part == call.part
 
-    def _look(self, call: Said, clock_bound: int, *, beside_log: bool) -> Iterator[tuple[str, int | None, str]]:
-        for above, offset in zip(call.first, call.first[1:], strict=False):
-            if offset <= above:
-                yield "G-ORD-1", offset, f"offset {offset} comes after offset {above} in the answer to a pop"
-        if call.first and call.answered is not None:
-            yield from self._order(_bounds(call, call.answered), clock_bound)
+    def _look(self, call: Said, clock_bound: int, *, beside_log: bool) -> Iterator[Flaw]:
+        yield from self._orders(call, clock_bound)
         yield from self._again(call, clock_bound)
+        if call.answered is not None:
+            yield from self._attempts(call, call.answered, clock_bound)
         for name, stored_at in call.queued:
             same = stored_at is not None and stored_at == self.queued.get(name)
             if same or (name in self.queued and not beside_log):
                 yield "G-IDEM-1", None, f"{name} was answered as queued more than once"
 
-    def _again(self, call: Said, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
+    def _orders(self, call: Said, clock_bound: int) -> Iterator[Flaw]:
+        """Pushes and first deliveries out of order."""
+        stored = [offset for _, offset in call.queued if offset is not None]
+        for offsets, within, between in ((call.first, _IN_A_POP, _BETWEEN_POPS), (stored, _IN_A_PUSH, _BETWEEN_PUSHES)):
+            for above, offset in pairwise(offsets):
+                if offset <= above:
+                    yield within.flaw(offset, above)
+            if offsets and call.answered is not None:
+                bounds = Bounds(call.agent, call.number, call.sent, call.answered, min(offsets), max(offsets))
+                yield from self._order(bounds, clock_bound, between)
+
+    def _again(self, call: Said, clock_bound: int) -> Iterator[Flaw]:
         """Deliveries after the answer to an ack, whichever of both came first."""
         for name, given_at in call.given:
             done = self.done.get(name)
@@ -284,15 +335,27 @@ class CallWindow(Struct):
                 if given is not None and _may_be(given, finished_at) and given.at - clock_bound > call.answered:
                     yield "G-ACK-2", given.offset, f"{name} was delivered after its ack had been answered"
 
-    def _order(self, call: Bounds, clock_bound: int) -> Iterator[tuple[str, int | None, str]]:
+    def _attempts(self, call: Said, answered: int, clock_bound: int) -> Iterator[Flaw]:
+        """Attempts that do not rise, between deliveries of which one certainly came after the other."""
+        for name, offset, attempt in call.tried:
+            known = self.tried.get(name)
+            if known is None or not _may_be(known, offset):
+                continue
+            text = f"{name} has attempt {{}} after attempt {{}}"
+            if call.sent - clock_bound > known.at and attempt <= known.attempt:
+                yield "G-LEASE-5", offset, text.format(attempt, known.attempt)
+            elif known.sent - clock_bound > answered and known.attempt <= attempt:
+                yield "G-LEASE-5", offset, text.format(known.attempt, attempt)
+
+    def _order(self, call: Bounds, clock_bound: int, order: Order) -> Iterator[Flaw]:
         """Each late call is reported once."""
         for place, other in enumerate(self.calls):
             if _late(other, call, clock_bound) and not other.told:
                 self.calls[place] = replace(other, told=True)
-                yield _out_of_order(other.lowest, call.highest)
+                yield order.flaw(other.lowest, call.highest)
         highest = max((each.highest for each in self.calls if _late(call, each, clock_bound)), default=None)
         if highest is not None:
-            yield _out_of_order(call.lowest, highest)
+            yield order.flaw(call.lowest, highest)
         self.calls.append(replace(call, told=highest is not None))
 
     def _remember(self, call: Said) -> None:
@@ -301,22 +364,25 @@ class CallWindow(Struct):
             if given is None or not _may_be(given, offset) or call.sent > given.at:
                 self.given[name] = Moment(call.sent, offset)
         if call.answered is not None:
+            self._remember_tries(call, call.answered)
             for name, offset in call.finished:
                 done = self.done.get(name)
                 if done is None or not _may_be(done, offset) or call.answered < done.at:
                     self.done[name] = Moment(call.answered, offset)
         self.queued.update(call.queued)
 
+    def _remember_tries(self, call: Said, answered: int) -> None:
+        for name, offset, attempt in call.tried:
+            known = self.tried.get(name)
+            if known is None or not _may_be(known, offset) or call.sent > known.sent:
+                self.tried[name] = Try(call.sent, answered, offset, attempt)
+
 
 def _is_in(offset: int | None, runs: Iterable[tuple[int, int]]) -> bool:
     return offset is not None and any(first <= offset < end for first, end in runs)
 
 
-def _bounds(call: Said, answered: int) -> Bounds:
-    return Bounds(call.agent, call.number, call.sent, answered, min(call.first), max(call.first))
-
-
-def _may_be(known: Moment, offset: int | None) -> bool:
+def _may_be(known: Moment | Try, offset: int | None) -> bool:
     """Whether an id belongs to the same message as before, as far as is known."""
     return known.offset is None or offset is None or known.offset == offset
 
@@ -325,10 +391,6 @@ def _late(call: Bounds, behind: Bounds, clock_bound: int) -> bool:
     """Whether a call was certainly sent after the answer to the other, and delivered earlier messages."""
     apart = 0 if call.agent == behind.agent else clock_bound
     return behind.answered + apart < call.sent and behind.highest > call.lowest
-
-
-def _out_of_order(offset: int, behind: int) -> tuple[str, int | None, str]:
-    return "G-ORD-1", offset, f"offset {offset} was first delivered after offset {behind}"
 
 
 def _forget(remembered: dict[_Key, _Value], most: int) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark_queen import database
 from pyspark_queen.source import QueenSource
 
-from ..errors import DatabaseError
+from ..errors import DatabaseError, ReplicaError
 from ..inputs import (
     Cursor,
     Database,
@@ -182,6 +182,15 @@ class Snapshot:
     def messages(self) -> int:
         """The number of messages of the log."""
         return int(self.fetch("SELECT coalesce(sum(n), 0)::bigint FROM queen.segments")[0][0])
+
+    def check_primary(self) -> None:
+        """Checks that it can be compared with journals.
+
+        Raises:
+            ReplicaError: PostgreSQL is a replica, which may lag behind them.
+        """
+        if self.fetch("SELECT pg_is_in_recovery()")[0][0]:
+            raise ReplicaError
 
     def installation(self) -> str | None:
         """The id of the installation."""

@@ -69,8 +69,10 @@ class Tables(Messages):
         told = F.broadcast(self._spark.createDataFrame(purges, "q string, p string, g string, until bigint"))
         here = (F.col("q") == F.col("queue")) & F.coalesce(F.col("p") == F.col("partition"), F.lit(True))
         all_ = self.lanes.join(told, here).select("lane", "g", F.lit(None).cast("bigint").alias("h"), "until")
-        single = self._named_by(self._changed(changes.LETTER_DELETED, changes.LETTER_REPLAYED))
-        return all_.unionByName(single.select("lane", F.col("only").alias("g"), F.col("hash").alias("h"), "until"))
+        one = (changes.LETTER_DELETED, changes.LETTER_REPLAYED, changes.MESSAGE_DELETED)
+        group = F.when(F.col("only") != "", F.col("only")).alias("g")
+        single = self._named_by(self._changed(*one)).select("lane", group, F.col("hash").alias("h"), "until")
+        return all_.unionByName(single)
 
     def _named_by(self, changed: list[Row]) -> DataFrame:
         """The messages that changes name: lane, hash, group (``only``; empty: all), and ``until`` when."""

@@ -6,7 +6,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from ..inputs import Database, Inputs
-from .columns import leaf
+from .columns import answers, leaf
 
 
 class Base:
@@ -30,6 +30,7 @@ class Base:
 
     def close(self) -> None:
         """Frees the disk space of the cached tables."""
+        answers.forget()
         for table in self._kept:
             table.unpersist()
 

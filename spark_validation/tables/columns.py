@@ -1,7 +1,12 @@
 """Columns and steps that several tables and audits share: lanes, hashes, joins with few rows."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+
+_Answer = TypeVar("_Answer")
 
 NEVER = 1 << 60
 """A time after all others."""
@@ -76,16 +81,54 @@ def is_foreign(item: str) -> Column:
     return F.coalesce(known & ~F.array_contains(numbers, number), F.lit(False))
 
 
+class Answers:
+    """What queries have answered: many audits ask the same of the same tables.
+
+    A query is known by what Spark makes of it, so tables must not change: forget all when they are freed.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], list[tuple[DataFrame, Any]]] = {}
+
+    def of(self, what: str, rows: DataFrame, ask: Callable[[DataFrame], _Answer]) -> _Answer:
+        """The answer to a question, asked once."""
+        there = self._known.setdefault((what, rows.semanticHash()), [])
+        found: _Answer
+        for other, found in there:
+            if other.sparkSession is rows.sparkSession and other.sameSemantics(rows):
+                return found
+        found = ask(rows)
+        there.append((rows, found))
+        return found
+
+    def forget(self) -> None:
+        """Forgets all."""
+        self._known.clear()
+
+
+answers = Answers()
+"""Those of the audit that runs."""
+
+
 def few(rows: DataFrame) -> DataFrame:
     """Computes rows for a join now, and broadcasts them to its tasks if they are few.
 
     The other side needs no shuffle, these rows are not computed again, and if there are none, Spark omits all that
     depends on them.
     """
+    return answers.of("few", rows, _few)
+
+
+def _few(rows: DataFrame) -> DataFrame:
     found = rows.limit(_BROADCAST_ROWS + 1).toArrow()
     if found.num_rows > _BROADCAST_ROWS:
         return rows
     return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else rows.limit(0)
+
+
+def is_empty(rows: DataFrame) -> bool:
+    """Whether there are no rows."""
+    return answers.of("empty", rows, DataFrame.isEmpty)
 
 
 def leaf(kept: DataFrame) -> DataFrame:
@@ -102,7 +145,7 @@ def leaf(kept: DataFrame) -> DataFrame:
 
 def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
     """The rows; none if the other table has a row."""
-    return rows if any_of.isEmpty() else rows.limit(0)
+    return rows if is_empty(any_of) else rows.limit(0)
 
 
 def looked_up(rows: DataFrame) -> DataFrame:

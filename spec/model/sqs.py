@@ -18,7 +18,10 @@ PURGE_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message. `place` is its order among all that were sent or moved; `taken`: received, and not visible since."""
+    """A message. `place` is its order among all that were sent or moved; `taken`: received, and not visible since.
+
+    `stored_at` begins its retention.
+    """
 
     body: str
     place: int
@@ -31,6 +34,7 @@ class Message:
     first_received: float | None = None
     source: str | None = None
     taken: bool = False
+    stored_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,15 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    """Store messages that were sent earlier, while PostgreSQL was unavailable."""
+
+    queue: str
+    messages: tuple[tuple[str, str | None, str | None, int | None], ...]
+    sent_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class Receive:
     """Take messages."""
 
@@ -208,8 +221,8 @@ class Expire:
 
 
 Operation: TypeAlias = (
-    Create | Delete | Purge | Send | Receive | Remove | Change | GiveBack | Figures | StartMove | MoveOn | CancelMove
-    | Sweep | Expire
+    Create | Delete | Purge | Send | Replay | Receive | Remove | Change | GiveBack | Figures | StartMove | MoveOn
+    | CancelMove | Sweep | Expire
 )  # fmt: skip
 
 
@@ -285,21 +298,37 @@ def purge(state: State, operation: Purge, now: float) -> tuple[State, Outcome]:
 
 def send(state: State, operation: Send, now: float) -> tuple[State, Outcome]:
     """A duplicate is answered with the first message (G-SQS-4); a delayed one is hidden at first (G-SQS-8)."""
+    return _stored(state, operation, now, now)
+
+
+def replay(state: State, operation: Replay, now: float) -> tuple[State, Outcome]:
+    """In the order of the calls, but deduplicated and delayed as of the time of the send (G-SQS-14)."""
+    return _stored(state, operation, operation.sent_at, now)[0], OK
+
+
+def _stored(state: State, operation: Send | Replay, sent_at: float, now: float) -> tuple[State, Each]:
     answers = []
     for body, group, deduplication, delay in operation.messages:
         queue = state.queues[operation.queue]
         key = (group or "" if queue.per_group else "", deduplication or "")
         first = queue.remembered.get(key)
-        if deduplication is not None and first is not None and first[1] > now - MINUTES_5:
+        if deduplication is not None and first is not None and abs(first[1] - sent_at) < MINUTES_5:
             answers.append(first[0])
             continue
-        visible_at = now + (queue.delay if queue.fifo or delay is None else delay)
-        message = Message(body, state.place, now, visible_at, group, deduplication)
-        remembered = queue.remembered if deduplication is None else {**queue.remembered, key: (body, now)}
+        visible_at = _due(queue, sent_at, delay)
+        message = Message(body, state.place, sent_at, visible_at, group, deduplication, stored_at=now)
+        remembered = queue.remembered if deduplication is None else {**queue.remembered, key: (body, sent_at)}
         queue = _with(replace(queue, remembered=remembered), [message])
         state = replace(state.put(operation.queue, queue), place=state.place + 1)
         answers.append(body)
     return state, Each(tuple(answers))
+
+
+def _due(queue: Queue, sent_at: float, delay: int | None) -> float:
+    """When a new message is visible; in a FIFO queue not before those that came before."""
+    if not queue.fifo:
+        return sent_at + (queue.delay if delay is None else delay)
+    return max([sent_at + queue.delay, *(m.visible_at for m in queue.messages.values() if not m.taken)])
 
 
 def receive(state: State, operation: Receive, now: float) -> tuple[State, Outcome]:
@@ -456,7 +485,9 @@ def move_on(state: State, _operation: MoveOn, now: float) -> tuple[State, Outcom
         rest = {body: m for body, m in source.messages.items() if body != message.body}
         state = state.put(move.source, replace(source, messages=rest))
         queue = state.queues[destination]
-        new = Message(message.body, state.place, now, now + queue.delay, message.group, message.deduplication)
+        new = Message(
+            message.body, state.place, now, now + queue.delay, message.group, message.deduplication, stored_at=now
+        )
         state = replace(state.put(destination, _with(queue, [new])), place=state.place + 1)
         moved += 1
     status = "FAILED" if failed else "COMPLETED"
@@ -474,10 +505,11 @@ def cancel(state: State, _operation: CancelMove, _now: float) -> tuple[State, Ou
 
 
 def expire(state: State, _operation: Expire, now: float) -> tuple[State, Outcome]:
-    """Messages older than the retention of their queue (G-SQS-9)."""
+    """Messages older than the retention of their queue (G-SQS-9), and first sendings of more than five minutes ago."""
     for name, queue in state.queues.items():
-        kept = {body: m for body, m in queue.messages.items() if m.sent_at >= now - queue.retention}
-        state = state.put(name, replace(queue, messages=kept))
+        kept = {body: m for body, m in queue.messages.items() if m.stored_at >= now - queue.retention}
+        remembered = {key: first for key, first in queue.remembered.items() if first[1] >= now - MINUTES_5}
+        state = state.put(name, replace(queue, messages=kept, remembered=remembered))
     return state, OK
 
 
@@ -496,6 +528,7 @@ _STEPS: Mapping[type, Callable[[State, Any, float], tuple[State, Outcome]]] = {
     Delete: delete,
     Purge: purge,
     Send: send,
+    Replay: replay,
     Receive: receive,
     Remove: remove,
     Change: change,

@@ -24,7 +24,7 @@ from spark_validation.inputs import (
 from spark_validation.journal.schema import Call
 from spark_validation.run import Verdict, run
 from spark_validation.session import start
-from tests.audit.faults import FAULTS, GONE, HARMLESS, Expected, Scene, ordinary, rows_lost
+from tests.audit.faults import FAULTS, GONE, HARMLESS, Expected, Scene, first_push_lost, ordinary, rows_lost
 from tests.support.runs import EPOCH_S, Tables
 
 #: When the snapshot is said to be taken: a day after everything.
@@ -85,7 +85,7 @@ def blurred(spark: SparkSession) -> Judged:
     for number, (change, place) in enumerate(scenes):
         scene = Scene(*ordinary(f"{change.__name__}@{place}", 100 * number + 1))
         change(scene, place)
-        rows.add(scene.tables if change is rows_lost else scene.renumbered())
+        rows.add(scene.tables if change in (rows_lost, first_push_lost) else scene.renumbered())
     return Judged(rows, run(inputs(spark, rows), max_evidence=10_000))
 
 

@@ -691,6 +691,13 @@ def rows_lost(scene: Scene, place: int) -> None:
     del scene.tables.calls[place : place + 3]
 
 
+def first_push_lost(scene: Scene, place: int) -> None:
+    """The same, and a later push of the first message, whose id was free again, is known."""
+    id_used_again(scene, 0)
+    scene.renumbered()
+    del scene.tables.calls[place : place + 3]
+
+
 def clock_ahead(scene: Scene, place: int) -> None:
     """The agent's clock is so many seconds ahead of the server's, and it compared the two by times in whole seconds."""
     second = 1_000_000
@@ -779,6 +786,14 @@ def queue_made_anew(scene: Scene, place: int) -> None:
         scene.tables.log.append(LogRow(scene.part("a") + 50, 0, 1 << 51, 77))
 
 
+def sent_again_and_queue_deleted(scene: Scene, place: int) -> None:
+    """An id was free again, as its message had been removed or deleted, of which the queue took the trace with it."""
+    end = len(scene.tables.calls) - 2
+    scene.insert(end, scene.tables.calls[scene.pushes("a")[place]])
+    scene.item(end + 1, "pushes", message_id=None, offset=MESSAGES)
+    everything_of(scene, scene.run.queue)
+
+
 def removed(scene: Scene, upto: int, archived: bool, **settings: int) -> None:
     """Everything of a partition below an offset is gone from the database, as its settings say."""
     scene.tables.queues = [replace(each, **settings) for each in scene.tables.queues]
@@ -829,6 +844,7 @@ HARMLESS: dict[Callable[[Scene, int], None], tuple[int, ...]] = {
     cut_short: (5, 20, 32, 40, 55, 70),
     killed_amid_an_ack: (0, 4),
     rows_lost: (0, 3, 21, 47),
+    first_push_lost: (0,),
     clock_ahead: (30,),
 }
 """What happens to journals through no fault of the server."""
@@ -840,6 +856,7 @@ GONE: dict[Callable[[Scene, int], None], tuple[int, ...]] = {
     waited_too_long_in_silence: (MIDDLE,),
     queue_deleted: (0, 1),
     queue_made_anew: (0, 1),
+    sent_again_and_queue_deleted: (0,),
     removed_by_ttl: (1, LAST),
     removed_before_it_was_given: (0, 1),
     id_used_again: (0,),

@@ -251,7 +251,7 @@ WITH known AS (FROM m WHERE given > 0 AND (queued > 0 OR NOT EXISTS (FROM cut WH
 SELECT queue, off FROM known WHERE pushed = 0 AND (queue, part) NOT IN (FROM nameless)
     AND (queue, part, key) NOT IN (SELECT (queue, part, key) FROM d WHERE astray)
 UNION ALL SELECT queue, off FROM d WHERE astray
-UNION ALL SELECT queue, off FROM known WHERE seen < began
+UNION ALL SELECT queue, off FROM known WHERE seen < began AND NOT EXISTS (FROM cut WHERE since <= known.seen)
 UNION ALL SELECT queue, off FROM d SEMI JOIN known USING (queue, part, key) WHERE ph IS NOT NULL AND ph NOT IN (
     SELECT ph FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
 ) AND EXISTS (FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL)""",
@@ -278,7 +278,8 @@ AND NOT excused(l.queue, l.part, k."group", l.off)""",
     "a_transaction_id_is_stored_once": """
 SELECT queue, off FROM m WHERE (off <> off_high OR logged > 1 OR direct > 1)
 AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (m.queue, m.part) AND t.live > coalesce(m.off, 0))
-AND (queue NOT IN (SELECT queue FROM queues) OR (queue, part) IN (SELECT (queue, part) FROM h))""",
+AND (queue, part) IN (SELECT (queue, part) FROM h)
+AND EXISTS (FROM queues AS t WHERE t.queue = m.queue AND t.created_at <= coalesce(m.answered, t.created_at))""",
     "a_duplicate_has_an_original_in_its_partition": """
 SELECT queue, m.off FROM p JOIN m USING (queue, part, key)
 WHERE p.dup AND p.said = 'ok' AND m.pushed - m.refused = 1 AND m.queued = 0 AND NOT m.there

@@ -9,9 +9,11 @@ from msgspec.structs import replace as replace_
 from spark_validation import tables
 from spark_validation.columns import arrow_table
 from spark_validation.inputs import Inputs
-from spark_validation.journal.schema import Call
+from spark_validation.journal import changes
+from spark_validation.journal.schema import AckItem, Call
 from spark_validation.run import Result, Verdict, run
-from spark_validation.tables.columns import SECOND
+from spark_validation.tables.columns import SECOND, answers, few
+from spec.model import MessageId
 from tests.audit import second
 from tests.audit.conftest import TAKEN_AT, inputs
 from tests.audit.faults import FAULTS, GONE, Scene, ordinary, skipped_delivery
@@ -242,3 +244,40 @@ def test_a_server_time_without_its_precision_bounds_no_clock(spark):
     calls = [Call(run="r", agent="a", number=0, kind="clock", sent=SECOND, answered=SECOND + 5, server_time=SECOND)]
     given = replace(journal(spark, calls), clock_bound=7)
     assert [tuple(row) for row in tables.Tables(given).clocks.collect()] == [("a", -7, 7, 0, False)]
+
+
+def test_a_dead_letter_that_was_deleted_with_its_message_is_not_missed(spark):
+    """Retention has removed the trace of the deletion, but the log of the server tells it."""
+    scene = Scene(*ordinary("gone", 1))
+    letter = scene.tables.dead_letters[0]
+    [item] = {
+        each.transaction_id
+        for call in scene.tables.calls
+        for each in call.acks
+        if each.dead and each.partition == letter.partition
+    }
+    scene.tables.dead_letters = []
+    part = scene.run.message_id(MessageId(scene.run.queue, letter.partition, 0))
+    last = scene.tables.calls[-2]
+    told = Call(
+        run="", agent="server", number=0, kind="change", client=changes.MESSAGE_DELETED, sent=last.sent,
+        answered=last.answered, group="", acks=(AckItem("", part, item, ""),),
+    )  # fmt: skip
+    for calls, result in (([], Result.INVALID), ([told, replace_(told, number=1, kind="end", acks=())], Result.VALID)):
+        scene.tables.calls += calls
+        [verdict] = [
+            each
+            for each in run(inputs(spark, scene.tables), ["G-DLQ-1"])
+            if each.audit == "answered_dead_letters_are_kept"
+        ]
+        assert verdict.result is result
+
+
+def test_what_several_audits_ask_of_a_table_is_asked_once(spark):
+    rows = spark.range(3)
+    first = few(rows.where("id > 0"))
+    assert few(rows.where("id > 0")) is first
+    assert few(rows.where("id > 1")) is not first
+    assert few(spark.range(3).where("id > 1")).count() == 1
+    answers.forget()
+    assert few(rows.where("id > 0")) is not first

@@ -41,6 +41,8 @@ def line(method: str, path: str, **fields: object) -> str:
             [("change", "dead letters deleted", "q", "p", "")],
         ),
         (line("DELETE", f"dlq/{ID}", dead_letter=LETTER), [("change", "dead letter deleted", None, None, "")]),
+        (line("DELETE", "messages/p1/t/1"), [("change", "message deleted", None, None, "")]),
+        (line("DELETE", "messages/p1/t", status=404), []),
         # It was not found, or could not be replayed.
         (line("DELETE", f"dlq/{ID}", status=None), []),
         (line("POST", "dlq/replay", dead_letter=LETTER), []),

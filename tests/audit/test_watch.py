@@ -10,6 +10,7 @@ import pytest
 
 from bench.generated_log import load
 from queen.log.ids import message_id
+from spark_validation import command
 from spark_validation.errors import AuditError
 from spark_validation.journal.files import to_line
 from spark_validation.journal.schema import Call, Delivery, PushItem
@@ -17,9 +18,11 @@ from spark_validation.live import sources
 from spark_validation.live import watch as live
 from spark_validation.live.checkpoint import Checkpoint, Origin, opened
 from spark_validation.live.windows import Finding
+from spark_validation.log.snapshot import Snapshot
 from tests.support.outage import fragile_postgres
-from tests.support.processes import open_folder
+from tests.support.processes import open_folder, wait_until
 from tests.support.servers import create_database, drop_database
+from tests.support.standby import pair
 
 
 @pytest.fixture
@@ -63,7 +66,9 @@ def pop(number: int, offset: int) -> bytes:
     second = 1_000_000
     delivery = Delivery("q", "p", f"t{offset}", offset, 1)
     times = {"sent": number * second, "answered": number * second + 1}
-    return to_line(Call(run="r", agent="a", number=number, kind="pop", **times, deliveries=(delivery,)))
+    return to_line(
+        Call(run="r", agent="a", number=number, kind="pop", lease=f"l{number}", **times, deliveries=(delivery,))
+    )
 
 
 async def remove_one_and_push_on(dsn: str) -> None:
@@ -206,6 +211,27 @@ def test_the_watch_waits_while_postgresql_is_unavailable(spark, tmp_path):
     ]
     assert len({(each.guarantee, each.partition, each.offset) for each in heard.findings}) == 4
     assert len(heard.findings) == 4
+
+
+@pytest.mark.timeout(2400)
+def test_a_replica_accuses_nobody(tmp_path):
+    """It may lag behind the journals, so it is refused beside them, before Spark starts; its log alone is judged."""
+    with open_folder() as folder, pair(folder / "pair") as both:
+        asyncio.run(load(both.dsn_of("one"), 20, 2, 10))
+        replica = both.dsn_of("two")
+        replayed = "SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()"
+        wait_until(lambda: both.sql("two", replayed).strip() == "t", "the replay of the log")
+        (tmp_path / "a.jsonl").write_bytes(push(0, "000000", 1, 7, "t7"))
+        where = command.Where("local[1]", "1g")
+        request = command.Request(replica, tmp_path, None, where, (), 20, 0.0)
+        for judge in (
+            lambda: command.make(request, lambda *_: None),
+            lambda: command.watch(command.Watch(replica, tmp_path, where, 1.0, 1.0), Heard(), once),
+        ):
+            with pytest.raises(AuditError, match="a replica here, which may lack what journals say"):
+                judge()
+        with Snapshot(replica) as snapshot:
+            assert snapshot.messages() == 20
 
 
 @pytest.mark.parametrize("unfinished", [0, 1, 7, 8, 9, 100])

@@ -5,6 +5,7 @@ import random
 import msgspec
 import pytest
 
+from spark_validation.journal.schema import AckItem, Call, Delivery, PushItem
 from spark_validation.live import windows
 from spark_validation.live.calls import said
 from spark_validation.live.windows import CallWindow, LogWindow, Place, Said, Segment, Stored
@@ -73,6 +74,60 @@ def test_what_was_answered_as_stored_is_in_the_log():
         assert list(window.add(PLACE, [], every)) == []
         wrong = [Stored(1, 31, 999_999, 120), Stored(1, 120, 7, 120), Stored(0, 31, 999_999, 120)]
         assert [each.offset for each in window.add(PLACE, [], wrong)] == [31, 120]
+
+
+def test_a_duplicate_names_a_message_that_is_in_the_log():
+    window, rows = LogWindow(), segments(4)
+    right = Said("a", 0, 0, 1, [], [], [], [], 1, 12, [("x", 4)])
+    [named] = right.stored()
+    assert list(window.add(PLACE, rows, [msgspec.structs.replace(named, id=5)])) == []
+    assert [(each.guarantee, each.offset) for each in window.add(PLACE, [], [named])] == [("G-IDEM-2", 4)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_attempts_rise_in_whatever_order_deliveries_arrive(seed):
+    """Only of one message, and of calls of which one ended before the other began."""
+
+    def tried(number: int, sent: int, attempt: int, offset: int | None = 3) -> Said:
+        return Said("a", number, sent, sent + MS, [], [], [], [], tried=[("x", offset, attempt)])
+
+    first = tried(0, 0, 1)
+    rng = random.Random(seed)
+    for other, violations in (
+        (tried(1, 10 * MS, 2), 0),
+        (tried(1, 10 * MS, 1), 1),
+        (tried(1, MS // 2, 1), 0),
+        (tried(1, 10 * MS, 1, offset=9), 0),
+        (tried(1, 10 * MS, 1, offset=None), 1),
+    ):
+        found = of_calls(rng.sample([first, other], 2), seed=seed)
+        assert [each.guarantee for each in found] == ["G-LEASE-5"] * violations, other
+
+
+def test_answers_that_no_request_can_have_are_found_without_others():
+    delivery = Delivery("q", "p", "x", 3, 1)
+    pop = {"run": "r", "agent": "a", "number": 0, "sent": 0, "answered": 1, "kind": "pop", "queue": "q", "lease": "l"}
+    good = Call(**pop, batch=1, deliveries=(delivery,))
+    push = msgspec.structs.replace(good, kind="push", deliveries=())
+    ack = msgspec.structs.replace(good, kind="ack", deliveries=())
+    for call, guarantee in (
+        (good, None),
+        (Call(**pop, batch=1, deliveries=(delivery, Delivery("q", "p", "y", 4, 1))), "G-POP-1"),
+        (Call(**pop, partitions=1, deliveries=(delivery, Delivery("q", "other", "y", 4, 1))), "G-POP-1"),
+        (Call(**pop, partition="other", deliveries=(delivery,)), "G-POP-1"),
+        (Call(**{**pop, "queue": "other"}, deliveries=(delivery,)), "G-POP-1"),
+        (Call(**{**pop, "lease": None}, deliveries=(delivery,)), "G-POP-1"),
+        (Call(**pop, auto_ack=True, deliveries=(delivery,)), "G-POP-1"),
+        (msgspec.structs.replace(ack, acks=(AckItem("q", "p", "x", outcome="ok"),)), None),
+        (msgspec.structs.replace(ack, acks=(AckItem("q", "p", "x", status="failed", outcome="ok", dead=True),)), None),
+        (msgspec.structs.replace(ack, acks=(AckItem("q", "p", "x", outcome="ok", dead=True),)), "G-ACK-4"),
+        (msgspec.structs.replace(ack, acks=(AckItem("q", "p", "x", outcome="fail", noop=True),)), "G-ACK-4"),
+        (msgspec.structs.replace(push, pushes=(PushItem("q", "p", "x", "ok", duplicate=True, offset=3),)), None),
+        (msgspec.structs.replace(push, pushes=(PushItem("q", "p", "x", "fail", duplicate=True),)), "G-IDEM-2"),
+        (msgspec.structs.replace(push, pushes=(PushItem("q", "p", "x", "fail", spooled=True),)), "G-DUR-4"),
+    ):
+        found = [each for place, what in said(call) for each in CallWindow().add(place, [what], 0)]
+        assert [each.guarantee for each in found] == ([guarantee] if guarantee else []), call
 
 
 def test_nobody_says_what_a_part_of_the_log_had_that_was_not_read():
@@ -163,7 +218,7 @@ def test_each_fault_of_calls_is_found_once_in_whatever_order_they_arrive(seed):
     rows, rng = calls(20), random.Random(seed)
     late = Said("b", 0, 500 * MS, 501 * MS, [7], [("other", 7)], [], [])
     again = Said("b", 1, 600 * MS, 601 * MS, [], [("t5", 5)], [], [])
-    queued = [Said("b", 2 + n, 700 * MS + n, 701 * MS + n, [], [], [], [("u", n)]) for n in range(2)]
+    queued = [Said("b", 2 + n, 700 * MS + n, 701 * MS + n, [], [], [], [("u", 100 + n)]) for n in range(2)]
     for faults, guarantee in (([late], "G-ORD-1"), ([again], "G-ACK-2"), (queued, "G-IDEM-1")):
         shuffled = [*rows, *faults]
         rng.shuffle(shuffled)
@@ -212,6 +267,25 @@ def test_beside_a_log_an_id_may_be_queued_again_as_another_message():
         assert len(list(CallWindow().add(PLACE, rows, 0, beside_log=True))) == beside
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_pushes_in_sequence_keep_their_order(seed):
+    """A push that began before the answer to the other may be stored before it."""
+
+    def pushed(number: int, sent: int, *offsets: int) -> Said:
+        queued = [(f"{number}.{n}", offset) for n, offset in enumerate(offsets)]
+        return Said("a", number, sent, sent + MS, [], [], [], queued)
+
+    first = pushed(0, 0, 10, 11)
+    for other, guarantee in (
+        (pushed(1, 10 * MS, 12, 13), []),
+        (pushed(1, 10 * MS, 8, 9), ["G-ORD-3"]),
+        (pushed(1, MS // 2, 8, 9), []),
+        (pushed(1, 10 * MS, 13, 12), ["G-ORD-4"]),
+    ):
+        found = of_calls(random.Random(seed).sample([first, other], 2), seed=seed)
+        assert [each.guarantee for each in found] == guarantee, other
+
+
 def test_disorder_within_an_answer_is_found():
     [found] = of_calls([Said("a", 0, 0, MS, [2, 1], [("x", 2), ("y", 1)], [], [])])
     assert (found.guarantee, found.offset) == ("G-ORD-1", 1)
@@ -239,3 +313,6 @@ def test_windows_stay_small():
     assert len(log.seen) == windows.MESSAGES
     assert len(given.calls) == windows.CALLS
     assert len(given.done) == len(given.given) == windows.MESSAGES
+    tried = [Said("a", n, n, n, [], [], [], [], tried=[(str(n), n, 1)]) for n in range(1_100)]
+    assert list(given.add(PLACE, tried, 0)) == []
+    assert len(given.tried) == windows.MESSAGES

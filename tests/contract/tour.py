@@ -280,6 +280,8 @@ async def _administer_groups(tour: Tour) -> None:
     await call("listLaggingPartitions", minLagSeconds=0)
     await call("getConsumerGroup", consumerGroup=group)
     await call("getConsumerGroup", consumerGroup="unknown")
+    await call("listQueuesOfGroup", consumerGroup=group)
+    await call("listQueuesOfGroup", consumerGroup="unknown")
     await call("updateSubscription", consumerGroup=group, body={"subscriptionTimestamp": "2026-01-01T00:00:00Z"})
     await call("updateSubscription", 400, consumerGroup=group, body={})
     place = {"consumerGroup": group, "queue": "orders"}

@@ -20,6 +20,8 @@ _HEIGHT = 860
 _PATIENCE_MS = 60_000
 #: What Chromium says of an answer that is an error. A busy PostgreSQL may be down for a moment; a queue may be unknown.
 _REFUSED = re.compile(r"Failed to load resource.*status of (401|404|503)")
+#: Likewise of actions of SQS, which has its own statuses.
+_REFUSED_BY_SQS = re.compile(r"Failed to load resource.*status of (400|403)")
 
 # Not wait_for_function: the policy of the page forbids the eval() that it polls with.
 _FITS = """timeout => new Promise(resolve => {
@@ -76,7 +78,9 @@ class Screen:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def _hear(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and not _REFUSED.search(message.text):
+        if message.type not in ("error", "warning") or _REFUSED.search(message.text):
+            return
+        if not (_REFUSED_BY_SQS.search(message.text) and message.location["url"].endswith("/sqs")):
             self.complaints.append(message.text)
 
     def open(self, *path: str, title: str | None = None) -> None:

@@ -5,7 +5,7 @@ import re
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 from websockets.sync.client import connect
 
 from tests.dashboard.conftest import WIDTHS, OpenScreen, Producer, Screen
@@ -13,7 +13,8 @@ from tests.support.processes import Server
 
 PAGES = {
     "overview": "Overview", "queues": "Queues", "messages": "Messages", "dead-letters": "Dead letters",
-    "groups": "Consumer groups", "traces": "Traces", "system": "System", "maintenance": "Maintenance",
+    "groups": "Consumer groups", "traces": "Traces", "sqs": "SQS queues", "system": "System",
+    "maintenance": "Maintenance",
 }  # fmt: skip
 
 
@@ -45,6 +46,12 @@ def test_a_queue_is_made_found_and_deleted(screen: Screen, queue: str) -> None:
     screen.button("New queue").click()
     screen.answer("Create", queue=queue, namespace="shop", leaseTime="90")
     screen.says(f"Queue {queue} created")
+    screen.button("New queue").click()
+    dialog = screen.page.get_by_role("dialog")
+    dialog.locator("[name=queue]").fill(queue)
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog.get_by_role("alert")).to_contain_text(f"There is a queue {queue} already")
+    dialog.get_by_role("button", name="Cancel").click()
     screen.page.get_by_label("Search").fill(queue)
     expect(screen.page.get_by_role("row")).to_have_count(2)
     screen.button(f"Delete {queue}").click()
@@ -94,6 +101,30 @@ def test_timers_are_fired_and_cancelled_and_schedules_deleted(screen: Screen, pr
     screen.answer("Delete schedule", typed="daily")
     screen.says("Schedule deleted")
     expect(screen.page.get_by_role("heading", name="Timers")).to_be_hidden()
+
+
+def test_all_timers_and_schedules_of_a_queue_can_be_reached(screen: Screen, producer: Producer, queue: str) -> None:
+    operations = [
+        {"op": "schedule", "queue": queue, "timerKey": f"t{number:03}", "payload": "MQ==", "delayMs": 3_600_000}
+        for number in range(60)
+    ]
+    producer.call("POST", "/api/v1/timers", {"operations": operations})
+    for number in range(51):
+        cron = {"queue": queue, "name": f"s{number:03}", "cron": "0 7 * * *", "payload": 1}
+        producer.call("POST", "/api/v1/schedules", cron)
+    screen.open("queues", queue, title=queue)
+    timers = screen.page.get_by_role("navigation", name="Pages of timers")
+    expect(screen.row("t049")).to_be_visible()
+    timers.get_by_role("button", name="Next").click()
+    expect(screen.row("t059")).to_be_visible()
+    screen.page.reload()
+    expect(screen.row("t059")).to_be_visible()
+    assert screen.fits()
+    timers.get_by_role("button", name="First").click()
+    expect(screen.row("t000")).to_be_visible()
+    schedules = screen.page.get_by_role("navigation", name="Pages of Cron schedules")
+    schedules.get_by_role("button", name="Next").click()
+    expect(screen.row("s050")).to_be_visible()
 
 
 def test_a_queue_and_a_group_are_paused_and_resumed(screen: Screen, producer: Producer, queue: str) -> None:
@@ -181,9 +212,83 @@ def test_a_group_shows_its_lag_over_time_and_who_is_connected(screen: Screen, pr
         expect(connected.get_by_role("row").filter(has_text="WebSocket")).to_contain_text("127.0.0.1:")
         chart = screen.page.get_by_role("img", name=f"Lag on {queue}")
         expect(chart).to_have_attribute("aria-label", re.compile("Messages 30, max 30"))
-        expect(chart.locator("canvas")).to_be_visible()
         assert screen.fits()
     expect(connected).to_contain_text("no WebSocket is open")
+
+
+def test_a_group_of_many_queues_is_shown_queue_by_queue(screen: Screen, producer: Producer, queue: str) -> None:
+    """They were all on one page; and of a name that is part of a hundred others there was no such group."""
+    group = queue[-6:]
+    for number in range(60):
+        producer.push(f"{queue}-{number:02}", *range(number % 3 + 1))
+        producer.pop(f"{queue}-{number:02}", group, 1)
+    items = [{"queue": f"{queue}-x", "payload": 1}]
+    producer.call("POST", "/api/v1/push", {"items": items})
+    for number in range(101):
+        producer.pop(f"{queue}-x", f"0 {group} {number}", 1)
+    screen.open("groups", group, title=f"Group {group}")
+    rows = screen.page.get_by_role("region", name="Queues of this group").locator("tbody tr")
+    expect(screen.page.get_by_text("1 to 50 of 60")).to_be_visible()
+    expect(rows.first).to_contain_text(f"{queue}-02")
+    expect(rows).to_have_count(50)
+    screen.page.get_by_label("Search").fill("-59")
+    expect(rows).to_have_count(1)
+    assert screen.fits()
+    screen.page.get_by_role("link", name=f"{queue}-59").click()
+    partitions = screen.page.get_by_role("region", name=f"Partitions of {queue}-59")
+    expect(partitions.locator("tbody tr")).to_contain_text("alice")
+    screen.page.reload()
+    expect(partitions.locator("tbody tr")).to_contain_text("alice")
+    screen.page.get_by_role("link", name="All queues of this group").click()
+    expect(screen.page.get_by_text("1 to 50 of 60")).to_be_visible()
+    screen.page.goto(f"{screen.url}/#/groups?search={queue}-x")
+    expect(screen.page.get_by_text("1 to 100 of 101")).to_be_visible()
+    screen.open("queues", f"{queue}-x", title=f"{queue}-x")
+    expect(screen.page.get_by_text("1 to 10 of 101")).to_be_visible()
+
+
+def test_charts_of_a_new_group_say_since_when_they_collect(screen: Screen, producer: Producer, queue: str) -> None:
+    """A point in a wide frame, and zeros of an hour in which there was no group."""
+    producer.push(queue, *range(3))
+    producer.pop(queue, "new", 1)
+    begun = {"subscriptionCreatedAt": "2026-11-21T10:00:10.000Z"}
+    answers = {"subscribed": begun, "lag": [{"bucket": "2026-11-21T10:00:00.000Z", "lag": 3, "oldestSeconds": 1}]}
+
+    def groups(route: Route) -> None:
+        answer = route.fetch().json()
+        answer["queues"][0] |= answers["subscribed"]
+        route.fulfill(json=answer)
+
+    screen.page.route("**/consumer-groups/new/queues?*", groups)
+    screen.page.route(
+        "**/consumer-groups/new/queues/*/lag?*",
+        lambda route: route.fulfill(json={"bucketMinutes": 1, "series": answers["lag"]}),
+    )
+    screen.page.clock.install(time="2026-11-21T10:00:30Z")
+    screen.page.goto(f"{screen.url}/#/groups/new?queue={queue}")
+    chart = screen.page.get_by_role("img", name=f"Lag on {queue}")
+    expect(chart).to_contain_text("Collecting since")
+    expect(chart.locator("canvas")).to_have_count(0)
+    expect(chart.locator("dd")).to_have_text("3")
+    assert screen.fits()
+    screen.page.clock.run_for(10 * 60_000)
+    expect(chart.locator("canvas")).to_be_visible()
+    screen.page.locator("figure").filter(has_text=f"Lag on {queue}").locator("summary").click()
+    figures = screen.page.get_by_role("region", name=f"Data of Lag on {queue}")
+    expect(figures.locator("tbody tr")).to_have_count(11)
+
+
+def test_system_and_maintenance_do_not_ask_for_the_metrics_of_all_queues(
+    open_screen: OpenScreen, server: Server, producer: Producer, queue: str
+) -> None:
+    producer.push(queue, 1)
+    screen = open_screen(server)
+    for name in ("system", "maintenance"):
+        with screen.page.expect_response("**/metrics/prometheus*") as found:
+            screen.open(name, title=PAGES[name])
+        text = found.value.text()
+        assert "queen_queue_" not in text
+        assert len(text) < 60_000
 
 
 def test_messages_are_searched_given_up_retried_and_deleted(screen: Screen, producer: Producer, queue: str) -> None:
@@ -480,13 +585,17 @@ def test_consumers_without_a_group_have_one_name_everywhere(screen: Screen, prod
     producer.ack(first, "__QUEUE_MODE__", "dlq", "no")
     producer.trace(first, "failed", f"trace {queue}")
     for place in (
-        ("groups",), ("groups", "__QUEUE_MODE__"), ("queues", queue), ("messages", first["partitionId"], first["id"]),
-        ("traces", f"trace {queue}"),
+        f"groups?search={queue}", "groups/__QUEUE_MODE__", f"queues/{queue}",
+        f"messages/{first['partitionId']}/{first['id']}", f"traces/trace%20{queue}",
     ):  # fmt: skip
-        screen.open(*place)
+        screen.page.goto(f"{screen.url}/#/{place}")
         expect(screen.page.locator("main").get_by_text("queue mode").first).to_be_visible()
         expect(screen.page.get_by_text("__QUEUE_MODE__")).to_have_count(0)
     assert screen.fits()
+    screen.page.goto(f"{screen.url}/#/groups/__QUEUE_MODE__?queue={queue}")
+    screen.button("Delete group").click()
+    screen.answer("Delete group", typed="queue mode")
+    screen.says("Group queue mode deleted")
 
 
 def test_dead_letters_are_grouped_by_error_and_replayed_together(

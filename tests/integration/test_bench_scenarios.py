@@ -17,8 +17,9 @@ from bench.messages import PAYLOAD_BYTES, MessageSource
 from bench.scenario import PUSH, TAKE, MismatchError, Results, Scenario, read
 from bench.scenarios import SCENARIOS
 from queen.cli.main import app
+from queen.sqs.model import actions as known_actions
 from spec.checkers import all_checkers
-from tests.support.processes import run
+from tests.support.processes import Server, run
 
 NOWHERE = "postgresql://x@127.0.0.1:1/x"
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
@@ -62,7 +63,7 @@ def smoke(scenario: Scenario) -> Any:
     return scenario.settings(**scenario.smoke)
 
 
-@pytest.mark.parametrize("name", [*ON_POSTGRES, "checkers"])
+@pytest.mark.parametrize("name", [*ON_POSTGRES, "checkers", "sqs"])
 def test_what_was_measured_is_told_and_judged(smoked: Smoked, name: str) -> None:
     scenario, (results, printed) = BY_NAME[name], smoked(name)
     session = results.session
@@ -96,6 +97,28 @@ def test_every_rate_of_the_procedures_is_measured_on_both_sides_in_every_run(smo
             assert [len(each) for each in figures_of(results, f"{PUSH}, {ids} ids", side)] == [2] * settings.runs
     wide = f"pop of any partition, {settings.ready} ready of {settings.partitions}"
     assert len(results.values(wide, "ms in the database", "queen")) == settings.runs
+
+
+def test_a_server_of_sqs_carries_out_every_action_and_can_be_measured_beside_another(
+    smoked: Smoked, server: Server
+) -> None:
+    results, _ = smoked("sqs")
+    [actions] = figures_of(results, "actions (1: carried out)", "queen")
+    assert actions == dict.fromkeys((name for name in known_actions() if "." not in name), 1.0)
+    [memory] = figures_of(results, "memory", "queen")
+    assert memory["before MiB"] > 0
+    for queue, promises in ("standard", 2), ("FIFO", 4):
+        [audit] = figures_of(results, f"{queue} queue, audited", "queen")
+        assert audit["sent"] > 0
+        assert {audit[f"violations of G-SQS-{number}"] for number in range(1, promises + 1)} == {0.0}
+    url = f"http://127.0.0.1:{server.port}/sqs"
+    beside, _ = smoked("sqs", "--url", f"one={url}@{server.process.pid}", "--url", url)
+    assert beside.sides == ["one", url]
+    assert figures_of(beside, "memory", url) == []
+    for side in beside.sides:
+        [rates] = figures_of(beside, "2 connections, single messages", side)
+        assert all(rate > 0 for rate in rates.values())
+    assert "is not an endpoint" in invoke("sqs", "--url", "nonsense").output
 
 
 async def test_nothing_is_left_behind(postgres: str, smoked: Smoked) -> None:

@@ -355,6 +355,13 @@ def test_a_disk_without_room_is_told_in_a_line(
 # ---------------------------------------------------------------- tail, top
 
 
+async def test_tail_of_a_large_queue_skips_nothing_that_was_asked_for(queen: Client, api: Api, queue: str) -> None:
+    for _ in range(3):
+        await api.push(queue, *range(7000))
+    shown = queen.call("tail", queue, "-n", "2", "--json", "--no-follow")
+    assert ([json.loads(line)["data"] for line in shown.stdout.splitlines()], shown.stderr) == ([6998, 6999], "")
+
+
 async def test_tail_shows_existing_and_new_messages_without_affecting_consumers(
     queen: Client, api: Api, queue: str
 ) -> None:

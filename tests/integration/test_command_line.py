@@ -22,6 +22,7 @@ VERBS = {
     "list", "show", "create", "configure", "delete", "pause", "resume", "replay", "purge", "retry", "discard", "cancel",
     "fire", "start", "stop", "use", "restore", "reset", "rotate", "build", "archive", "watch",
     "add", "drain", "retire",  # a database
+    "send", "receive", "peek", "ack",  # messages of SQS
     "consumers",  # of a group: those that are connected
 }  # fmt: skip
 #: Commands that print no facts: they run until they are ended, build, or change something on this machine.
@@ -128,6 +129,22 @@ def interrupted(environment: dict[str, str], seconds: float, *arguments: str) ->
             process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=PATIENCE_S)
         return process.returncode, said
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("queues", "--help"), ("bench", "--help"), ("settings",)])
+def test_a_reader_that_leaves_is_no_error(arguments: tuple[str, ...]) -> None:
+    with subprocess.Popen(
+        [*PYTHON, *arguments],
+        cwd=ROOT,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert (process.wait(PATIENCE_S), process.stderr.read()) == (0, "")
 
 
 @pytest.mark.parametrize("arguments", [("top",), ("push", "q", "-")])
@@ -266,15 +283,28 @@ def test_a_message_and_its_traces_are_shown(queen: Client, queue: str) -> None:
     text = queen.text("messages", "show", *place)
     assert re.search(r"^header type +order *$", text, re.MULTILINE)
     assert re.search(r'^payload +\{"item":"tea"\} *$', text, re.MULTILINE)
-    assert re.search(r"^__QUEUE_MODE__ ", text, re.MULTILINE)
+    assert re.search(r"^__QUEUE_MODE__ +processing ", text, re.MULTILINE)
     assert queen.json("message", "show", *place)["transactionId"] == "order 1"
     assert "boiled" in queen.text("traces", "show", queue)
     assert queen.json("trace", "show", *place)[0]["data"] == {"step": "boiled"}
     assert re.search(rf"^{queue} +1 +1 ", queen.text("traces", "list"), re.MULTILINE)
     assert "--yes" in queen.refusal(2, "messages", "delete", *place)
     assert queen.text("messages", "delete", *place, "-y") == "order 1 deleted\n"
-    assert "Message not found" in queen.refusal(1, "messages", "show", *place)
+    advice = "it is deleted, or `queen tail QUEUE --json` has its ids"
+    for verb in (("show",), ("delete", "-y")):
+        refusal = queen.refusal(1, "messages", *verb, *place)
+        assert refusal == f"error: there is no message order 1 in the partition: {advice}", verb
     assert queen.call("traces", "show", *place).stderr == "no traces\n"
+
+
+def test_a_message_says_which_group_gave_it_up_and_why(queen: Client, queue: str) -> None:
+    queen.text("push", queue, "1", "--transaction-id", "t")
+    queen.text("ack", given=queen.text("pop", queue, "-g", "fine", "--json"))
+    message = queen.text("pop", queue, "-g", "broke", "--json")
+    queen.text("ack", "--dlq", "--error", "no tea\nat all", given=message)
+    text = queen.text("messages", "show", json.loads(message)[0]["partitionId"], "t")
+    assert re.search(r"^fine +completed *$", text, re.MULTILINE)
+    assert re.search(r"^broke +dead_letter +20\S+ \S+ +no tea\\nat all *$", text, re.MULTILINE)
 
 
 def test_maintenance_is_started_shown_and_stopped(queen: Client, queue: str) -> None:

@@ -125,6 +125,32 @@ async def test_groups_are_sorted_and_filtered_by_the_server(api: Api, queue: str
     assert await shown(reverse="true") == ["none", "many", "few"]
 
 
+async def test_the_queues_of_a_group_are_sorted_filtered_and_counted_by_the_server(api: Api, queue: str) -> None:
+    group = f"{queue}/g"
+    for number, name in enumerate(("a", "b", "c")):
+        await api.push(f"{queue}-{name}", *range(number + 1))
+        for one in (group, f"{group}roup"):
+            await api.pop(f"{queue}-{name}", consumerGroup=one, batch=1, autoAck=True, subscriptionMode="all")
+
+    async def listed(**parameters: Any) -> tuple[list[str], int]:
+        found = await api.http.get(f"{GROUPS}/{quote(group, safe='')}/queues", params=parameters)
+        assert found.status_code == 200, found.text
+        answer = found.json()
+        assert {each["name"] for each in answer["queues"]} <= {group}
+        return [each["queueName"].removeprefix(f"{queue}-") for each in answer["queues"]], answer["total"]
+
+    assert await listed() == (["a", "b", "c"], 3)
+    assert await listed(order="lag", limit=1) == (["c"], 3)
+    assert await listed(order="lag", limit=1, offset=1) == (["b"], 3)
+    assert await listed(reverse="true", behind="true") == (["c", "b"], 2)
+    assert await listed(queue=f"{queue}-b") == (["b"], 1)
+    assert await listed(search=f"{queue[-4:]}-C") == (["c"], 1)
+    assert (await api.http.get(f"{GROUPS}/unknown/queues")).json() == {"queues": [], "total": 0}
+    assert (await api.http.get(f"{GROUPS}/unknown/queues?order=x")).status_code == 400
+    all_of_them = await api.http.get(GROUPS, params={"search": queue, "limit": 1})
+    assert (len(all_of_them.json()), all_of_them.headers["x-total-count"]) == (1, "6")
+
+
 async def test_an_unknown_group_is_an_empty_object(api: Api, queue: str) -> None:
     """The original sends no body at all."""
     response = await api.http.get(f"{GROUPS}/{queue}")

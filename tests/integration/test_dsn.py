@@ -1,5 +1,6 @@
 """Connection strings as libpq takes them."""
 
+import socket
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
@@ -124,6 +125,32 @@ async def test_dsn_of_several_hosts_finds_the_one_that_is_there(postgres: str) -
             assert await connection.fetchval("SELECT NOT pg_is_in_recovery()")
         finally:
             await connection.close()
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_dsn_of_several_hosts_finds_the_primary_beside_one_that_is_silent(
+    postgres: str, order: tuple[int, int]
+) -> None:
+    """A machine that was switched off, or a PostgreSQL that is paused, refuses nothing: each host has its own time."""
+    if not postgres.startswith("postgresql://postgres@/postgres?host="):
+        pytest.skip("QUEEN_TEST_DSN has another form")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        places = [("127.0.0.1", str(silent.getsockname()[1])), (query(read(postgres))["host"], "5432")]
+        hosts, ports = (",".join(part) for part in zip(*(places[number] for number in order), strict=True))
+        connection: asyncpg.Connection[asyncpg.Record]
+        connection = await connect(read(f"postgresql://postgres@/postgres?host={hosts}&port={ports}"))
+        try:
+            assert await connection.fetchval("SELECT NOT pg_is_in_recovery()")
+        finally:
+            await connection.close()
+
+
+async def test_dsn_of_several_silent_hosts_is_given_up_in_the_time_of_one() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        ports = [each.getsockname()[1] for each in (one, two)]
+        target = parse(f"postgresql://postgres@127.0.0.1:{ports[0]},127.0.0.1:{ports[1]}/postgres", "queen", 200)
+        with pytest.raises(TimeoutError):
+            await connect(target)
 
 
 async def test_dsn_of_hosts_none_of_which_will_do_says_so(postgres: str) -> None:

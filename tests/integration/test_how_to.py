@@ -6,13 +6,17 @@ import os
 import re
 import shutil
 import signal
+import socket
+import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
+import boto3
 import httpx
 import pytest
 import yaml
@@ -23,7 +27,10 @@ from tests.support.api import Api
 from tests.support.client_commands import Client as Commands
 from tests.support.clock import eventually
 from tests.support.guides import code, request_of
-from tests.support.processes import PATIENCE_S, ROOT, Server
+from tests.support.processes import PATIENCE_S, ROOT, Server, free_port, open_folder, wait_until
+from tests.support.rabbitmq import PROGRAM as RABBITMQ
+from tests.support.rabbitmq import serving_rabbitmq
+from tests.support.sqs_clients import figures, queues_of, receive, sqs_client
 
 FOLDER = ROOT / "docs" / "how-to"
 
@@ -202,9 +209,10 @@ def _order_with_django(dsn: str, program: str) -> None:
     import_module("django.db").connections.close_all()
 
 
-async def test_migration(server: Server, api: Api, database: "asyncpg.Connection[Any]", tmp_path: Path) -> None:
+async def test_migration_from_pgmq_and_celery(
+    server: Server, api: Api, database: "asyncpg.Connection[Any]", tmp_path: Path
+) -> None:
     reader = Reader(server, "migrate.md")
-    _, celery = code(reader.page, "python")
     # As pgmq makes it.
     await database.execute(
         "CREATE SCHEMA pgmq; CREATE TABLE pgmq.q_orders (msg_id bigint PRIMARY KEY, message jsonb);"
@@ -221,7 +229,7 @@ async def test_migration(server: Server, api: Api, database: "asyncpg.Connection
     finally:
         await database.execute("DROP SCHEMA pgmq CASCADE")
     names: dict[str, Any] = {}
-    exec(celery, names)
+    exec(reader.programs("python", tmp_path)[-1].read_text(), names)
     async with Client(f"http://127.0.0.1:{server.port}") as client:
         await names["send"].push({"to": "nobody"}, client=client)
 
@@ -230,6 +238,125 @@ async def test_migration(server: Server, api: Api, database: "asyncpg.Connection
         return [each["errorMessage"] for each in found["messages"]] == ["no address"]
 
     await working(server, names["worker"], is_dead, "it is a dead letter")
+
+
+def migration(server: Server, folder: Path, name: str) -> dict[str, Any]:
+    """The names of a program of the page."""
+    names: dict[str, Any] = {"__name__": "read"}
+    [program] = (each for each in Reader(server, "migrate.md").programs("python", folder) if each.name == name)
+    exec(program.read_text(), names)
+    return names
+
+
+def popped(http: httpx.Client, queue: str, number: int) -> list[dict[str, Any]]:
+    parameters = {"batch": number, "partitions": 10, "autoAck": "true"}
+    messages = http.get(f"/api/v1/pop/queue/{queue}", params=parameters).json()["messages"]
+    return sorted(messages, key=lambda message: str(message["transactionId"]))
+
+
+@pytest.mark.skipif(not RABBITMQ.exists(), reason="RabbitMQ is not installed here")
+def test_migration_from_rabbitmq(server: Server, tmp_path: Path) -> None:
+    pika = pytest.importorskip("pika", reason="pika is not installed here")
+    names = migration(server, tmp_path, "from_rabbitmq.py")
+    url = f"http://127.0.0.1:{server.port}"
+    with open_folder() as folder, serving_rabbitmq(folder) as broker, httpx.Client(base_url=url) as queen:
+        with pika.BlockingConnection(pika.URLParameters(f"{broker}/")) as rabbit:
+            channel = rabbit.channel()
+            channel.queue_declare("rabbit-mails")
+
+            def publish(body: bytes, **properties: Any) -> None:
+                channel.basic_publish("", "rabbit-mails", body, pika.BasicProperties(**properties))
+
+            publish(b'{"to": "ann"}', content_type="application/json", message_id="m1", headers={"try": 2})
+            publish("Grüße".encode())
+            assert names["move"](channel, "rabbit-mails", queen) == 2
+            # The same once more, as after a kill before the ack; and one that cannot be moved stays.
+            publish(b'{"to": "ann"}', content_type="application/json", message_id="m1")
+            publish(b"\xff")
+            with pytest.raises(UnicodeDecodeError):
+                names["move"](channel, "rabbit-mails", queen)
+        found = {str(each["data"]): each for each in popped(queen, "rabbit-mails", 10)}
+        assert set(found) == {"{'to': 'ann'}", "Grüße"}
+        first = found["{'to': 'ann'}"]
+        assert (first["transactionId"], first["headers"]) == ("m1", {"try": "2"})
+        with pika.BlockingConnection(pika.URLParameters(f"{broker}/")) as rabbit:
+            assert rabbit.channel().queue_declare("rabbit-mails", passive=True).method.message_count == 1
+
+
+@pytest.fixture(params=["here", "moto"])
+def other_sqs(request: pytest.FixtureRequest, server: Server) -> Iterator[Any]:
+    """A client of what plays AWS: our own endpoint, and moto's server where there is one."""
+    if request.param == "here":
+        yield sqs_client(server.port)
+        return
+    program = shutil.which("moto_server") or pytest.skip(
+        "moto's server is not installed here (pip install moto[server])"
+    )
+    port = free_port()
+    with subprocess.Popen([program, "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as moto:
+        try:
+            wait_until(lambda: answers(port), "moto answers")
+            yield boto3.client(
+                "sqs", endpoint_url=f"http://127.0.0.1:{port}", region_name="eu-central-1", aws_access_key_id="any",
+                aws_secret_access_key="any",
+            )  # fmt: skip
+        finally:
+            moto.kill()
+
+
+def answers(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
+def test_migration_from_sqs(server: Server, other_sqs: Any, tmp_path: Path) -> None:
+    names = migration(server, tmp_path, "from_sqs.py")
+    given = {
+        "kind": {"DataType": "String", "StringValue": "tea"},
+        "picture": {"DataType": "Binary", "BinaryValue": b"\xff"},
+    }
+    here, queue = sqs_client(server.port), f"sqs-{uuid4().hex[:8]}"
+    with queues_of(other_sqs) as old, queues_of(here) as new:
+        standard, fifo = old(f"old-{queue}"), old(f"old-{queue}.fifo", FifoQueue="true")
+        moved, ordered = new(f"new-{queue}"), new(f"new-{queue}.fifo", FifoQueue="true")
+
+        def fill() -> None:
+            other_sqs.send_message(QueueUrl=standard, MessageBody="ann", MessageAttributes=given)
+            for number in range(12):
+                other_sqs.send_message(
+                    QueueUrl=fifo, MessageBody=f"order {number}", MessageGroupId=f"customer-{number % 2}",
+                    MessageDeduplicationId=f"{queue}-{number}",
+                )  # fmt: skip
+
+        fill()
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as queen:
+            names["to_queen"](other_sqs, standard, queue, queen)
+            names["to_queen"](other_sqs, fifo, f"{queue}-ordered", queen)
+            [mail] = popped(queen, queue, 10)
+            assert (mail["data"], mail["headers"], mail["partition"]) == ("ann", {"kind": "tea"}, "Default")
+            orders: dict[str, list[str]] = {}
+            for each in popped(queen, f"{queue}-ordered", 100):
+                orders.setdefault(each["partition"], []).append(each["data"])
+        assert {name: sorted(own) for name, own in orders.items()} == {
+            f"customer-{which}": sorted(f"order {number}" for number in range(which, 12, 2)) for which in range(2)
+        }
+        queue = f"{queue}-again"  # other ids of deduplication
+        fill()
+        names["to_sqs"](other_sqs, standard, here, moved)
+        names["to_sqs"](other_sqs, fifo, here, ordered)
+        [mail] = receive(here, moved, MessageAttributeNames=["All"])
+        assert (mail["Body"], mail["MessageAttributes"]) == ("ann", given)
+        assert sorted(message["Body"] for message in drain(here, ordered)) == sorted(f"order {n}" for n in range(12))
+        for client, url in ((other_sqs, standard), (other_sqs, fifo)):
+            assert figures(client, url) == (0, 0, 0)
+
+
+def drain(sqs: Any, url: str) -> Iterator[dict[str, Any]]:
+    while found := receive(sqs, url):
+        for message in found:
+            yield message
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
 # ---------------------------------------------------------------- pages for operators

@@ -120,6 +120,16 @@ async def test_messages_are_counted_when_they_are_stored(http: httpx.AsyncClient
     await eventually(counted, "the next report")
 
 
+async def test_only_metrics_with_given_names_are_shown(http: httpx.AsyncClient, queue: str) -> None:
+    await Api(http).push(queue, 1)
+    asked = {"name": ["queen_engine_jobs", "queen_database_up", "unknown"]}
+    text = (await http.get("/metrics/prometheus", params=asked)).text
+    names = set(re.findall(r"^(\w+)[ {]", text, re.MULTILINE))
+    assert {"queen_engine_jobs_total", "queen_engine_jobs_waiting", "queen_database_up"} <= names
+    assert all(name.startswith(("queen_engine_jobs", "queen_database_up")) for name in names)
+    assert (await http.get("/metrics/prometheus", params={"name": "\0"})).status_code == 400
+
+
 def test_series_are_bounded_and_what_has_none_is_counted() -> None:
     statistics = LogStatistics(
         5, 7, 1.0, None, [QueueStatistics("q", 1, 2, 3, 4, 5)], [GroupStatistics("q", "g", 1, 2.0, 3, 4)] * 2

@@ -550,3 +550,97 @@ def test_bad_requests_in_json(http: httpx.Client, target: str, body: bytes, expe
     assert response.status_code in {400, 413}
     assert response.headers["x-amzn-query-error"].endswith(";Sender")
     assert response.headers["x-amzn-requestid"]
+
+
+# ---------------------------------------------------------------- to look at
+
+
+def look(http: httpx.Client, action: str, **parameters: Any) -> dict[str, Any]:
+    """The answer to an action that SQS does not have."""
+    answer = http.post("/sqs", headers={"X-Amz-Target": f"Queen.{action}"}, json=parameters)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_messages_are_shown_and_not_received(sqs: Any, make: Queues, http: httpx.Client) -> None:
+    url, dead = make(VisibilityTimeout="43200"), make()
+    sqs.send_message(QueueUrl=url, MessageBody="late", DelaySeconds=900)
+    for body in "abc":
+        sqs.send_message(QueueUrl=url, MessageBody=body, MessageAttributes=ATTRIBUTES)
+    [taken] = receive(sqs, url, 1)
+    for _ in range(2):
+        found = look(http, "PeekMessages", QueueUrl=url)["Messages"]
+        states = [(each["Body"], each["State"], each["Attributes"]["ApproximateReceiveCount"]) for each in found]
+        assert states == [
+            ("late", "delayed", "0"), ("a", "in_flight", "1"), ("b", "visible", "0"), ("c", "visible", "0"),
+        ]  # fmt: skip
+    assert found[1]["MessageId"] == taken["MessageId"]
+    assert found[0]["MessageAttributes"] == {}
+    assert found[1]["MessageAttributes"]["picture"] == {"DataType": "Binary", "BinaryValue": "AP8="}
+    late = int(found[0]["VisibleTimestamp"]) - int(found[0]["Attributes"]["SentTimestamp"])
+    assert late == 900_000
+    first = look(http, "PeekMessages", QueueUrl=url, MaxResults=3)
+    second = look(http, "PeekMessages", QueueUrl=url, MaxResults=3, NextToken=first["NextToken"])
+    assert bodies(first["Messages"] + second["Messages"]) == ["late", "a", "b", "c"]
+    assert look(http, "PeekMessages", QueueUrl=url, NextToken=second["NextToken"]) == {"Messages": []}
+    assert figures(sqs, url) == (2, 1, 1)
+    policy = json.dumps({"deadLetterTargetArn": make.arn(dead), "maxReceiveCount": 1})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=taken["ReceiptHandle"], VisibilityTimeout=0)
+    assert bodies(receive(sqs, url, 1)) == ["b"]
+    [letter] = look(http, "PeekMessages", QueueUrl=dead)["Messages"]
+    source = letter["Attributes"]["DeadLetterQueueSourceArn"].rpartition(":")[2]
+    assert (letter["Body"], source) == ("a", url.rpartition("/")[2])
+
+
+def test_messages_of_a_fifo_queue_are_shown_with_their_group(sqs: Any, make: Queues, http: httpx.Client) -> None:
+    url = make.fifo()
+    for number, group in enumerate("ggh"):
+        sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId=group, MessageDeduplicationId=str(number))
+    found = look(http, "PeekMessages", QueueUrl=url)["Messages"]
+    assert [(each["Attributes"]["MessageGroupId"], each["State"]) for each in found] == [
+        ("g", "visible"), ("g", "behind"), ("h", "visible"),
+    ]  # fmt: skip
+
+
+def test_queues_are_shown_with_figures_and_counters(sqs: Any, make: Queues, http: httpx.Client) -> None:
+    part = uuid4().hex[:12]
+    dead = make(f"b-{part}")
+    policy = json.dumps({"deadLetterTargetArn": make.arn(dead), "maxReceiveCount": 1})
+    url = make(f"a-{part}", RedrivePolicy=policy)
+    sqs.send_message(QueueUrl=url, MessageBody="x")
+    sqs.send_message(QueueUrl=url, MessageBody="y", DelaySeconds=900)
+    receive(sqs, url)
+    expected = {
+        "QueueName": f"a-{part}", "QueueUrl": url, "DeadLetterQueue": f"b-{part}", "Visible": 0, "InFlight": 1,
+        "Delayed": 1, "Sent": 2, "Received": 1, "EmptyReceives": 0, "Deleted": 0, "DeadLettered": 0,
+    }  # fmt: skip
+
+    def page(**more: Any) -> dict[str, Any]:
+        return look(http, "ListQueues", Search=part, **more)
+
+    # The other worker counts what it does up to 0.2 s later.
+    wait_until(lambda: page()["Queues"][0].items() >= expected.items(), "the counters of both workers")
+    assert [each["QueueName"] for each in page()["Queues"]] == [f"a-{part}", f"b-{part}"]
+    first = page(MaxResults=1)
+    assert [each["QueueName"] for each in first["Queues"]] == [f"a-{part}"]
+    second = page(MaxResults=1, NextToken=first["NextToken"])
+    assert [each["DeadLetterQueue"] for each in second["Queues"]] == [None]
+    assert "NextToken" not in second
+    assert look(http, "ListQueues", Search="no queue's name") == {"Queues": []}
+
+
+@pytest.mark.parametrize(
+    ("action", "parameters"),
+    [
+        ("ListQueues", {"MaxResults": 0}), ("ListQueues", {"MaxResults": 101}), ("PeekMessages", {"MaxResults": 0}),
+        ("PeekMessages", {"NextToken": "x"}), ("PeekMessages", {"NextToken": ""}), ("ListQueues", {"Search": 1}),
+        ("PeekMessages", {"QueueUrl": "unknown"}), ("Nothing", {}),
+    ],
+)  # fmt: skip
+def test_a_bad_look_is_a_clear_error(make: Queues, http: httpx.Client, action: str, parameters: dict[str, Any]) -> None:
+    headers = {"X-Amz-Target": f"Queen.{action}"}
+    answer = http.post("/sqs", headers=headers, json={"QueueUrl": make(), **parameters})
+    assert answer.status_code == 400
+    assert answer.json()["message"]

@@ -1,15 +1,17 @@
 """SQS with access keys, with tokens, and while PostgreSQL is down."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from botocore.auth import SigV4QueryAuth
+from botocore.auth import SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from queen.sqs.model import actions
 from spec.guarantees import Level, checks
 from tests.support.outage import FragilePostgres, fragile_postgres
 from tests.support.processes import Server, clean_environment, open_folder, serving, wait_until
@@ -62,6 +64,65 @@ def test_a_key_may_do_what_its_level_says(server: Server, sqs: Any) -> None:
         ):  # fmt: skip
             assert refused(getattr(client, action), QueueUrl=url, **more) == ("AccessDenied", 403)
     wait_until(lambda: f'"subject": "{KEY}"' in server.output.read_text(), "the line of the deletion")
+
+
+#: The level that each action requires, and parameters with which it is understood.
+ACTIONS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "AddPermission": ("admin", {"Label": "l", "AWSAccountIds": ["1"], "Actions": ["*"]}),
+    "CancelMessageMoveTask": ("read-write", {"TaskHandle": "x"}),
+    "ChangeMessageVisibility": ("read-write", {"ReceiptHandle": "x", "VisibilityTimeout": 1}),
+    "ChangeMessageVisibilityBatch": ("read-write", {"Entries": [{"Id": "1", "ReceiptHandle": "x"}]}),
+    "CreateQueue": ("read-write", {"QueueName": "made"}),
+    "DeleteMessage": ("read-write", {"ReceiptHandle": "x"}),
+    "DeleteMessageBatch": ("read-write", {"Entries": [{"Id": "1", "ReceiptHandle": "x"}]}),
+    "DeleteQueue": ("admin", {}),
+    "GetQueueAttributes": ("read-only", {}),
+    "GetQueueUrl": ("read-only", {"QueueName": "x"}),
+    "ListDeadLetterSourceQueues": ("read-only", {}),
+    "ListMessageMoveTasks": ("read-only", {"SourceArn": "arn:aws:sqs:eu-central-1:000000000000:x"}),
+    "ListQueueTags": ("read-only", {}),
+    "ListQueues": ("read-only", {}),
+    "PurgeQueue": ("admin", {}),
+    "Queen.ListQueues": ("read-only", {}),
+    "Queen.PeekMessages": ("read-only", {}),
+    "ReceiveMessage": ("read-write", {}),
+    "RemovePermission": ("admin", {"Label": "l"}),
+    "SendMessage": ("read-write", {"MessageBody": "x"}),
+    "SendMessageBatch": ("read-write", {"Entries": [{"Id": "1", "MessageBody": "x"}]}),
+    "SetQueueAttributes": ("read-write", {"Attributes": {"DelaySeconds": "1"}}),
+    "StartMessageMoveTask": ("read-write", {"SourceArn": "arn:aws:sqs:eu-central-1:000000000000:x"}),
+    "TagQueue": ("read-write", {"Tags": {"a": "b"}}),
+    "UntagQueue": ("read-write", {"TagKeys": ["a"]}),
+}
+LEVELS = ("read-only", "read-write", "admin")
+
+
+@checks("G-SQS-13", level=Level.LIVE)
+def test_each_action_requires_its_level(server: Server) -> None:
+    """On a queue that does not exist, so that what is allowed changes nothing."""
+    assert set(ACTIONS) == set(actions())
+    with httpx.Client(base_url=f"http://127.0.0.1:{server.port}") as http:
+        for name, (required, parameters) in ACTIONS.items():
+            for key, level in zip((READER, WRITER, KEY), LEVELS, strict=True):
+                answer = signed(http, key, name, {"QueueUrl": "unknown", **parameters})
+                if LEVELS.index(level) >= LEVELS.index(required):
+                    assert answer.status_code in (200, 400, 404), (name, level, answer.text)
+                    continue
+                assert answer.status_code == 403
+                assert answer.headers["x-amzn-query-error"] == "AccessDenied;Sender"
+                assert answer.json() == {
+                    "__type": "com.amazonaws.sqs#AccessDeniedException",
+                    "message": f"{name} requires the access level {required}.",
+                }
+
+
+def signed(http: httpx.Client, key: str, action: str, parameters: dict[str, Any]) -> httpx.Response:
+    """The answer to an action that a key has signed."""
+    headers = {"X-Amz-Target": f"AmazonSQS.{action}", "Content-Type": "application/x-amz-json-1.0"}
+    url, body = str(http.base_url.join("/sqs")), json.dumps(parameters)
+    request = AWSRequest("POST", url, headers, body)
+    SigV4Auth(Credentials(key, SECRET), "sqs", "eu-central-1").add_auth(request)
+    return http.post("/sqs", headers=dict(request.headers), content=body)
 
 
 @checks("G-SQS-13", level=Level.LIVE)
@@ -118,5 +179,8 @@ def test_tokens_and_signatures_side_by_side(folder: Path) -> None:
             http.headers["Authorization"] = f"Bearer {token('read-only')}"
             assert ask(http, "ListQueues").tag == "ListQueuesResponse"
             assert ask(http, "CreateQueue", QueueName="x").findtext("Error/Code") == "AccessDenied"
+            for name in sorted(name for name, (required, _) in ACTIONS.items() if required != "read-only"):
+                path = "" if name == "CreateQueue" else "/0/unknown"
+                assert ask(http, name, path).findtext("Error/Code") == "AccessDenied"
             http.headers["Authorization"] = f"Bearer {token('admin')}"
             assert ask(http, "CreateQueue", QueueName="x").findtext("CreateQueueResult/QueueUrl")

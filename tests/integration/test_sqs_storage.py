@@ -4,20 +4,22 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from queen.core.errors import NoEncryptionKeyError
+from queen.core.errors import DataRejectedError, NoEncryptionKeyError
 from queen.security.keyring import Keyring
 from queen.simple_mq import handlers as simple_mq
 from queen.simple_mq import sqs_administration as administration
 from queen.simple_mq import sqs_handlers as handlers
 from queen.simple_mq.interface import SimpleMq, Sqs
 from queen.simple_mq.requests import Acknowledge, Dequeue, Enqueue, ExtendVisibility, NewMessage
-from queen.simple_mq.sqs_requests import DeleteMessages, NewSqsMessage, ReceiveMessages, SendMessages
-from queen.simple_mq.sqs_storage import SendColumns
+from queen.simple_mq.sqs_requests import ChangeVisibility, DeleteMessages, NewSqsMessage, ReceiveMessages, SendMessages
+from queen.simple_mq.sqs_spool import SpooledSends, spooled
+from queen.simple_mq.sqs_storage import SendColumns, SqsAdministrationStore, SqsSpoolStore
 from spec.guarantees import Level, checks
 from tests.support.sqs import SqsBroker
 
@@ -208,3 +210,92 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(postgres: str) -> No
     assert broker.run(administration.list_moves(broker.context, source))[0].status == "CANCELLED"
     assert broker.run(administration.cancel_move(broker.context, uuid4())) is None
     broker.close()
+
+
+@checks("G-SQS-14", level=Level.MODEL)
+def test_a_replay_that_is_sent_again_stores_once_and_consumers_see_the_ids_of_the_answers(broker: SqsBroker) -> None:
+    queue, lane = broker.create("f.fifo"), uuid4()
+    batches = [spooled(broker.context, SendMessages(queue, [fifo(body)], 1)) for body in ("a", "b", "b")]
+    replay = SpooledSends(broker.context, SqsSpoolStore(broker.pool)).replay
+    now = datetime.now(UTC)
+    for first, upto, expected in (0, 2, 2), (0, 2, 2), (1, 3, 2), (2, 3, 3), (2, 3, 3):
+        part = [[batch] for batch in batches[first:upto]]
+        assert broker.run(replay(lane, first, upto, now, part, None)) == expected
+    found = broker.receive(queue).messages
+    told = [UUID(batch.ids[0]) for batch in batches]
+    assert [(m.body, m.sent_id) for m in found] == [("a", told[0]), ("b", told[1])]
+    assert [m.sequence for m in found] == sorted(m.sequence for m in found)
+    [again] = broker.send(queue, fifo("b")).messages
+    assert (again.message_id, again.sequence) == (told[1], found[1].sequence)
+    broker.run(administration.delete_queue(broker.context, queue))
+    with pytest.raises(DataRejectedError, match="The queue was deleted"):
+        broker.run(replay(lane, 3, 4, now, [[batches[0]]], None))
+
+
+@checks("G-SQS-10", level=Level.MODEL)
+def test_a_source_whose_timeouts_always_end_stops_neither_its_task_nor_others(
+    broker: SqsBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy, quiet, to = broker.create("busy"), broker.create("quiet"), broker.create("to")
+    for queue in busy, quiet:
+        broker.send(queue, *[NewSqsMessage(f"{queue} {number}") for number in range(5)])
+    stepping = SqsAdministrationStore.move
+
+    async def hampered(self: SqsAdministrationStore, *, routes: bool) -> Any:
+        await handlers.receive(broker.context, [ReceiveMessages(busy, 1000, 1, visibility_s=0)])
+        return await stepping(self, routes=routes)
+
+    monkeypatch.setattr(SqsAdministrationStore, "move", hampered)
+    for source in busy, quiet:
+        broker.run(administration.start_move(broker.context, source, to, None))
+    broker.run(asyncio.wait_for(administration.move_on(broker.context), 30))
+    assert broker.run(administration.figures(broker.context, to)).visible == 9, "all but the one that is received"
+    monkeypatch.undo()
+    broker.run(administration.move_on(broker.context))
+    assert broker.run(administration.figures(broker.context, to)).visible == 10
+    for source in busy, quiet:
+        assert [move.status for move in broker.run(administration.list_moves(broker.context, source))] == ["COMPLETED"]
+    assert {message.receive_count for message in broker.receive(to).messages} == {1}, "they are new messages"
+
+
+def test_dead_letter_queues_of_each_other_pass_a_message_on_and_lose_none(broker: SqsBroker) -> None:
+    arn = "arn:aws:sqs:us-east-1:0:{}".format
+    a = broker.create("a", VisibilityTimeout=0, RedrivePolicy={"deadLetterTargetArn": arn("b"), "maxReceiveCount": 1})
+    b = broker.create("b", VisibilityTimeout=0, RedrivePolicy={"deadLetterTargetArn": arn("a"), "maxReceiveCount": 1})
+    broker.send(a, *[NewSqsMessage(str(number)) for number in range(20)])
+    for _ in range(20):
+        for queue in a, b:
+            broker.receive(queue)
+            broker.run(administration.sweep(broker.context))
+    found = [broker.run(administration.figures(broker.context, queue)) for queue in (a, b)]
+    assert sum(each.visible + each.in_flight for each in found) == 20
+
+
+@checks("G-SQS-5", "G-SQS-6", level=Level.MODEL)
+def test_receives_with_one_attempt_id_at_once_return_the_same_and_a_handle_works_once(broker: SqsBroker) -> None:
+    queue = broker.create("f.fifo")
+    broker.send(queue, *[fifo(str(number), f"g{number}") for number in range(20)])
+    attempt = ReceiveMessages(queue, 1000, 3, attempt_id="again")
+
+    async def at_once() -> list[Any]:
+        found = await asyncio.gather(*[handlers.receive(broker.context, [attempt]) for _ in range(6)])
+        return [outcome.result for [outcome] in found]
+
+    answers = [bodies(each) for each in broker.run(at_once())]
+    assert answers == [answers[0]] * 6
+    [message, *_] = broker.receive(queue, 3, attempt_id="again").messages
+    handle = [(message.message_id, message.receive_count)]
+
+    async def use() -> list[Any]:
+        change = ChangeVisibility(queue, [(*handle[0], 0)])
+        return await asyncio.gather(
+            *[handlers.delete(broker.context, [DeleteMessages(queue, handle)]) for _ in range(4)],
+            *[handlers.change_visibility(broker.context, [change]) for _ in range(4)],
+            *[handlers.receive(broker.context, [ReceiveMessages(queue, 1000, 10)]) for _ in range(4)],
+        )
+
+    found = broker.run(use())
+    deleted = [each.outcomes[0] for [each] in found[:4]]
+    again = [m for [each] in found[8:] for m in each.result.messages if m.message_id == message.message_id]
+    assert deleted.count("deleted") <= 1
+    assert (deleted.count("deleted"), len(again)) in {(1, 0), (0, 1)}, (deleted, again)

@@ -33,6 +33,7 @@ from tests.support.processes import ROOT, Server, clean_environment, end, open_f
 from tests.support.scraping import scrape
 from tests.support.servers import serving_database, start_on_database
 from tests.support.sockets import open_socket
+from tests.support.sqs_clients import queues_of, receive, refused, sqs_client
 
 KEY = "33" * 32
 SERVER_KIND = 2
@@ -305,6 +306,61 @@ async def test_simple_mq_keeps_contexts_too(http: httpx.AsyncClient, collector: 
     assert send.attributes.items() >= {**about, "messaging.operation.name": "enqueue"}.items()
     assert receive.attributes.items() >= {**about, "messaging.batch.message_count": 2}.items()
     assert [link.place for link in receive.links] == [one]
+
+
+async def test_sqs_keeps_contexts_too(traced_server: Server, collector: Collector) -> None:
+    """A message has the context of its attribute, else of its trace header, else of its request."""
+
+    def asking(header: str) -> Any:
+        made = sqs_client(traced_server.port)
+        made.meta.events.register("before-send.sqs.*", lambda request, **_: request.headers.update(traceparent=header))
+        return made
+
+    (sent, sender), (made, maker), (asked, receiver), (done, deleter) = (new_context() for _ in range(4))
+    (_, xrayed), (late, changer), (wrong, stranger) = (new_context() for _ in range(3))
+    with queues_of(sqs_client(traced_server.port)) as make:
+        url = make()
+        name = url.rpartition("/")[2]
+        attribute = {"traceparent": {"StringValue": made, "DataType": "String"}}
+        trace, span = xrayed
+        header = f"Root=1-{trace[:8]}-{trace[8:]};Parent={span};Sampled=1"
+        system = {"AWSTraceHeader": {"StringValue": header, "DataType": "String"}}
+        entries: list[dict[str, Any]] = [
+            {"Id": "1", "MessageBody": "a"},
+            {"Id": "2", "MessageBody": "b", "MessageAttributes": attribute},
+            {"Id": "3", "MessageBody": "c", "MessageSystemAttributes": system},
+        ]
+        asking(sent).send_message_batch(QueueUrl=url, Entries=entries)
+        messages = receive(asking(asked), url, MessageAttributeNames=["All"], AttributeNames=["AWSTraceHeader"])
+        assert messages[1]["MessageAttributes"] == attribute
+        trace, span = sender
+        assert {message["Body"]: message.get("Attributes") for message in messages} == {
+            "a": {"AWSTraceHeader": f"Root=1-{trace[:8]}-{trace[8:]};Parent={span};Sampled=1"},
+            "b": {}, "c": {"AWSTraceHeader": header},
+        }  # fmt: skip
+        handle = messages[0]["ReceiptHandle"]
+        asking(late).change_message_visibility(QueueUrl=url, ReceiptHandle=handle, VisibilityTimeout=9)
+        asking(done).delete_message(QueueUrl=url, ReceiptHandle=handle)
+        refused(asking(wrong).send_message, QueueUrl=f"{url}-unknown", MessageBody="x")
+    send, received, changed, deleted = [
+        await child_of(collector, each) for each in (sender, receiver, changer, deleter)
+    ]
+    about = {"messaging.system": "aws_sqs", "messaging.destination.name": name}
+    for found, action, operation, kind, number in (
+        (send, "SendMessageBatch", "send", "send", 3), (received, "ReceiveMessage", "receive", "receive", 3),
+        (changed, "ChangeMessageVisibility", "change_visibility", None, 1),
+        (deleted, "DeleteMessage", "delete", "settle", 1),
+    ):  # fmt: skip
+        assert found.name == f"SQS {action}"
+        assert found.attributes.items() >= {
+            **about, "rpc.method": action, "messaging.operation.name": operation,
+            "messaging.batch.message_count": number, "http.route": "/sqs", "http.response.status_code": 200,
+        }.items()  # fmt: skip
+        assert found.attributes.get("messaging.operation.type") == kind
+    assert {link.place for link in received.links} == {sender, maker, xrayed}
+    refusal = await child_of(collector, stranger)
+    assert (refusal.name, refusal.attributes["http.response.status_code"]) == ("SQS SendMessage", 400)
+    assert not refusal.failed
 
 
 async def test_refusals_are_answers_and_requests_of_no_queue_leave_no_trace(

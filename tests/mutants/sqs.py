@@ -9,6 +9,8 @@ RECEIVE, DELETE, CHANGE = f"{_SQL}/sqs_receive.sql", f"{_SQL}/sqs_delete.sql", f
 MOVES, UPKEEP, QUEUES = f"{_SQL}/sqs_moves.sql", f"{_SQL}/sqs_upkeep.sql", f"{_SQL}/sqs_queues.sql"
 MODEL = "tests/property/test_sqs_against_model.py"
 PROTOCOL = "tests/property/test_sqs_protocol.py"
+REPLAY, SPOOL = f"{_SQL}/sqs_replay.sql", "queen/simple_mq/sqs_spool.py"
+BESIDE = "tests/property/test_sqs_beside_spool.py"
 HANDLES, SIGNATURE = "queen/sqs/handles.py", "queen/sqs/signature.py"
 
 _JUDGED = "queue_id = CASE WHEN due.last THEN dlq_store ELSE m.queue_id END,"
@@ -63,12 +65,14 @@ SQS: tuple[Mutant, ...] = (
         (STORE, "WHERE d.sent_at <= excluded.sent_at - interval '5 minutes'", "WHERE false"),
     ),
     _seen(
-        "G-SQS-4", "a deduplication id counts for four minutes", (STORE, "interval '5 minutes'", "interval '4 minutes'")
+        "G-SQS-4",
+        "a deduplication id counts for four minutes",
+        (STORE, "excluded.sent_at - interval '5 minutes'", "excluded.sent_at - interval '4 minutes'"),
     ),
     _seen(
         "G-SQS-4",
         "a duplicate is stored",
-        (f"{_SQL}/sqs_send.sql", "OR u.deduplication_id IS NULL OR n.message_id IS NOT NULL THEN", "OR true THEN"),
+        (STORE, "OR u.deduplication_id IS NULL OR n.message_id IS NOT NULL)", "OR true)"),
     ),
     _seen(
         "G-SQS-5",
@@ -111,7 +115,7 @@ SQS: tuple[Mutant, ...] = (
     _seen(
         "G-SQS-8",
         "a delayed message is visible at once",
-        (STORE, "WHEN u.delay > 0 OR (u.fifo AND u.store_id = ANY(v_late)) THEN 'd'", "WHEN false THEN 'd'"),
+        (STORE, "OR l.visible_at IS NOT NULL\n                    THEN 'd'", "AND false THEN 'd'"),
     ),
     _seen(
         "G-SQS-9",
@@ -141,6 +145,13 @@ SQS: tuple[Mutant, ...] = (
         "G-SQS-10",
         "a moved message keeps its receives",
         (MOVE, "delivery_count = 0, earlier_receives", "earlier_receives"),
+        tests="tests/integration/test_sqs_storage.py",
+    ),
+    _seen(
+        "G-SQS-10",
+        "a source whose timeouts always end keeps all tasks",
+        (MOVES, "IF v_due AND p_routes THEN", "IF v_due THEN"),
+        tests="tests/integration/test_sqs_storage.py",
     ),
     _seen(
         "G-SQS-11",
@@ -179,5 +190,38 @@ SQS: tuple[Mutant, ...] = (
         "the action need not be signed",
         (SIGNATURE, 'for name in ("host", "x-amz-target"):', 'for name in ("host",):'),
         tests=PROTOCOL,
+    ),
+    _seen(
+        "G-SQS-14",
+        "a replay does not look how far the file is stored",
+        (REPLAY, "IF v_replayed <> p_from THEN", "IF false THEN"),
+        tests="tests/integration/test_sqs_storage.py",
+    ),
+    _seen(
+        "G-SQS-14",
+        "delays of spooled messages count from when they are stored",
+        (REPLAY, "v_sent := least(p_sent, v_locked.place_at);", "v_sent := v_locked.place_at;"),
+    ),
+    _seen(
+        "G-SQS-14",
+        "a later sending makes an earlier one a duplicate",
+        (STORE, "                OR d.sent_at >= excluded.sent_at + interval '5 minutes'\n", ""),
+    ),
+    _seen(
+        "G-SQS-14",
+        "a delayed message of a FIFO queue comes before one that was stored before",
+        (STORE, "greatest(p_sent, l.visible_at)", "p_sent"),
+    ),
+    mutant(
+        "G-SQS-14",
+        "a send that may be stored is spooled, too",
+        (SPOOL, "            except OutcomeUnknownError:\n                raise\n", ""),
+        tests=BESIDE,
+    ),
+    mutant(
+        "G-SQS-14",
+        "deduplication ids are forgotten while the spool waits",
+        (SPOOL, "            failover.spooling or any(", "            any("),
+        tests=BESIDE,
     ),
 )

@@ -23,7 +23,7 @@ STEPS = 6
 TROUBLE = 0.3
 
 
-@checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-7", "G-ORD-2", "G-DUR-1", level=Level.MODEL)
+@checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-7", "G-ORD-2", "G-DUR-1", "G-SQS-14", level=Level.MODEL)
 @pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_crash_at_every_boundary_no_loss_no_duplicates_in_order(seed: int, power: bool) -> None:
@@ -38,7 +38,7 @@ def test_crash_at_every_boundary_no_loss_no_duplicates_in_order(seed: int, power
                 raise AssertionError(f"seed {seed}, crash at {crash_at}, power {power}: {problem}") from problem
 
 
-@checks("G-SPOOL-9", "G-SPOOL-2", "G-SPOOL-7", "G-ORD-3", level=Level.MODEL)
+@checks("G-SPOOL-9", "G-SPOOL-2", "G-SPOOL-7", "G-ORD-3", "G-SQS-14", level=Level.MODEL)
 @pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_crash_while_partitions_are_held_back_no_loss_no_duplicates_in_order(seed: int, power: bool) -> None:

@@ -20,6 +20,11 @@ from queen.postgres.sqlstate import translate
             OutcomeUnknownError,
         ),
         (asyncpg.CannotConnectNowError("starting up"), DatabaseUnavailableError),
+        # What the disk of PostgreSQL does is not the fault of a message.
+        (asyncpg.DiskFullError("could not extend file: No space left on device"), DatabaseUnavailableError),
+        (asyncpg.PostgresIOError("could not read block 0: Input/output error"), DatabaseUnavailableError),
+        (asyncpg.UndefinedFileError("could not open file"), DatabaseUnavailableError),
+        (asyncpg.InsufficientResourcesError("too many open files"), DatabaseUnavailableError),
         (asyncpg.QueryCanceledError("canceling statement due to statement timeout"), TooSlowError),
         (asyncpg.LockNotAvailableError("canceling statement due to lock timeout"), TooSlowError),
         (asyncpg.UniqueViolationError("twice"), DataRejectedError),

@@ -55,6 +55,7 @@ def _handles(r: random.Random) -> list[int]:
 COMMANDS: dict[str, tuple[int, Callable[[random.Random], Sequence[Any]]]] = {
     "wait": (5, lambda r: [r.choice((0.25, 2, 9, 9, 31, 31, 70, 270, 302))]),
     "send": (6, lambda r: [r.choice(_USED), _messages(r)]),
+    "replay": (2, lambda r: [r.choice(_USED), _messages(r), r.choice((0, 2, 60, 290, 310))]),
     "receive": (12, _receive),
     "remove": (3, lambda r: [_handles(r)]),
     "change": (3, lambda r: [_handles(r), r.choice((0, 0, 5, 60))]),
@@ -115,7 +116,13 @@ class Both:
         self.perform(model.CancelMove() if cancels else model.Purge(self.name(role)))
 
     def send(self, role: str, batch: list[Any]) -> None:
-        sent = [
+        self.perform(model.Send(self.name(role), self.messages(batch)))
+
+    def replay(self, role: str, batch: list[Any], ago: float) -> None:
+        self.perform(model.Replay(self.name(role), self.messages(batch), self.now - ago))
+
+    def messages(self, batch: list[Any]) -> tuple[Any, ...]:
+        return tuple(
             (
                 f"m{next(self.numbers)}",
                 group or ("g" if self.fifo else None),
@@ -123,8 +130,7 @@ class Both:
                 None if self.fifo else delay,
             )
             for group, deduplication, delay in batch
-        ]
-        self.perform(model.Send(self.name(role), tuple(sent)))
+        )
 
     def receive(self, role: str, limit: int, visible: int | None, attempt_id: str | None, most: int) -> None:
         queue = self.name(role)
@@ -201,6 +207,7 @@ def broker(postgres: str) -> Any:
     "G-SQS-9",
     "G-SQS-10",
     "G-SQS-11",
+    "G-SQS-14",
     level=Level.MODEL,
 )
 @settings(suppress_health_check=list(HealthCheck))

@@ -15,6 +15,8 @@ from typing import Any
 from unittest.mock import patch
 from uuid import UUID, uuid4
 
+from msgspec import structs
+
 import queen.engine.failover
 import queen.engine.replay
 import queen.engine.shard_store
@@ -28,12 +30,14 @@ from queen.engine.replay import Replay
 from queen.log.append import AppendBatch
 from queen.log.requests import PartitionBatch, Push
 from queen.log.segment import encode_entry, encode_plain, plain_length
-from queen.spool.format import Record, spool_request
+from queen.spool.format import Record, SpooledBatch, spool_request
 from queen.spool.spool import Limits, Spool, entry_of
 from tests.support.simulated_folder import Crash, SimulatedFolder
 
 INSTALLATION = UUID(int=7)
 POISON = "poison"
+#: Requests that are no pushes.
+SQS = "sqs"
 
 
 def push_of(partition: str, payloads: list[Any], ids: list[str] | None = None) -> Push:
@@ -110,14 +114,17 @@ class Postgres:
     async def replay(
         self, lane: UUID, first: int, upto: int, sent_at: Any, columns: AppendBatch, limit_s: float | None = None
     ) -> Replayed:
+        if self.refuses and any(POISON.encode() in data for data in columns.data):
+            raise DataRejectedError("simulated", "22P05")
+        return await self._called(lane, first, upto, sent_at, columns, limit_s)
+
+    async def _called(self, lane: UUID, first: int, upto: int, sent_at: Any, columns: Any, limit_s: Any) -> Replayed:
         self._answer()
         # The other lanes go on meanwhile.
         for _ in range(self.rng.randint(0, 2)):
             await asyncio.sleep(0)
         self.meanwhile()
         self.tick()
-        if self.refuses and any(POISON.encode() in data for data in columns.data):
-            raise DataRejectedError("simulated", "22P05")
         for call in self.late:
             with contextlib.suppress(TooSlowError):
                 self._commit(*call)
@@ -133,11 +140,13 @@ class Postgres:
         return replayed
 
     def _commit(
-        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: AppendBatch, limit_s: float | None = None
+        self, lane: UUID, first: int, upto: int, sent_at: Any, columns: Any, limit_s: float | None = None
     ) -> Replayed:
         position = self.positions.setdefault(lane, 0)
         if position != first:
             return Replayed(position)
+        if isinstance(columns, list):
+            return self._commit_sends(lane, upto, columns, limit_s)
         names = {number: name for (_, name), number in self.parts.items()}
         partitions = {names[part] for part in columns.part}
         if partitions & self.locked:
@@ -155,6 +164,16 @@ class Postgres:
         self.positions[lane] = upto
         return Replayed(upto)
 
+    def _commit_sends(self, lane: UUID, upto: int, sends: list[SpooledBatch], limit_s: float | None) -> Replayed:
+        if {send.partition for send in sends} & self.locked:
+            raise TooSlowError("simulated lock", lock=True)
+        if sum([self.needs_s.get(send.partition, 0) for send in sends]) > (limit_s or REPLAY_CALL_S):
+            raise TooSlowError("simulated")
+        for send in sends:
+            self._append(send.partition, b"[" + send.body + b"]")
+        self.positions[lane] = upto
+        return Replayed(upto)
+
     async def forget(self, lanes: Sequence[UUID]) -> None:
         for lane in lanes:
             self.positions.pop(lane, None)
@@ -162,6 +181,17 @@ class Postgres:
     async def commit_something(self) -> None:
         self._answer()
         await asyncio.sleep(0)
+
+
+class Sends:
+    """What stores requests of another interface, in the same database."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self._postgres = postgres
+
+    async def replay(self, lane: UUID, first: int, upto: int, sent_at: Any, requests: Any, limit_s: Any) -> int:
+        batches = [batch for request in requests for batch in request]
+        return (await self._postgres._called(lane, first, upto, sent_at, batches, limit_s)).upto
 
 
 async def in_turn(work: Any, *arguments: Any) -> Any:
@@ -197,11 +227,14 @@ class World:
             0.001,
             failover,  # type: ignore[arg-type]
         )
-        self.replay = Replay(context, failover, self.postgres, 3, 0)
+        self.replay = Replay(context, failover, self.postgres, 3, 0, {SQS: Sends(self.postgres)})
 
     def push(self) -> None:
         """A call of one worker's engine: one request, or two that came at the same time."""
         spool = self.rng.choice(self.workers)
+        if self.rng.random() < 0.25:
+            self._send_or_spool(spool)
+            return
         requests = [self._request() for _ in range(2 if self.rng.random() < 0.2 else 1)]
         behind = [
             not spool.spooling and bool({("q", partition) for partition in request} & spool.held_back.keys())
@@ -237,6 +270,28 @@ class World:
         except SpoolError:
             return
         self._answer(requests)
+
+    def _send_or_spool(self, spool: Spool) -> None:
+        """A call of another interface, whose requests are not spooled if they may be stored."""
+        requests = [{self.rng.choice("yz"): self._numbers()} for _ in range(self.rng.randint(1, 2))]
+        pushes = [joined([push_of(partition, each) for partition, each in request.items()]) for request in requests]
+        batches = [[structs.replace(batch, kind=SQS) for batch in spool_request(push)] for push in pushes]
+        held = any(not spool.held_back.keys().isdisjoint([("q", name) for name in each]) for each in requests)
+        if not spool.spooling and not held:
+            if not self.postgres.unavailable:
+                self.folder.tick()
+                self.postgres.store(uuid4(), pushes)
+                self.folder.tick()
+                self._answer(requests)
+                return
+        elif not spool.spooling and not self.postgres.unavailable:
+            requests, batches = requests[:1], batches[:1]
+            if ("q", *requests[0]) not in spool.held_back:
+                return
+        record = Record(uuid4(), None, 1000.0, batches)
+        with contextlib.suppress(SpoolError):
+            assert spool.append([entry_of(record)], insist=self.postgres.unavailable)
+            self._answer(requests)
 
     def _numbers(self) -> list[int]:
         numbers = list(range(self.next, self.next + self.rng.randint(1, 3)))
@@ -317,12 +372,12 @@ class World:
 
     def hamper(self) -> None:
         """Some partitions are slow or locked from now on, others are not any more."""
-        for partition in "abcde":
+        for partition in "abcdeyz":
             if self.rng.random() < self.trouble:
                 self.postgres.needs_s[partition] = self.rng.choice([0.6, 5, 100, 1000])
             elif self.rng.random() < 0.3:
                 self.postgres.needs_s.pop(partition, None)
-        self.postgres.locked = {partition for partition in "abcde" if self.rng.random() < self.trouble / 2}
+        self.postgres.locked = {partition for partition in "abcdeyz" if self.rng.random() < self.trouble / 2}
 
     async def end(self) -> None:
         """The instance starts again, and nothing fails any more."""

@@ -6,8 +6,9 @@ Everything but sockets and threads, on a real PostgreSQL whose clock the test se
 import asyncio
 import json
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
+from queen.core.errors import DataRejectedError
 from queen.engine.context import Context, ignore_notification
 from queen.engine.metadata_cache import MetadataCache
 from queen.postgres.administration import AdministrationStore
@@ -20,6 +21,8 @@ from queen.simple_mq import sqs_administration as administration
 from queen.simple_mq import sqs_handlers as handlers
 from queen.simple_mq import sqs_requests as real
 from queen.simple_mq.interface import SimpleMq, Sqs
+from queen.simple_mq.sqs_spool import SpooledSends, spooled
+from queen.simple_mq.sqs_storage import SqsSpoolStore
 from spec.model import sqs as model
 from tests.support.broker import at
 from tests.support.simple_mq import seconds
@@ -138,6 +141,20 @@ class SqsBroker:
             self.ids.setdefault(self.bodies.setdefault(sent.message_id, body), sent.message_id)
         return model.Each(tuple(self.bodies[sent.message_id] for sent in answer.messages))
 
+    def _replay(self, operation: model.Replay, _now: float) -> model.Outcome:
+        messages = [
+            real.NewSqsMessage(body, None, delay, group, deduplication)
+            for body, group, deduplication, delay in operation.messages
+        ]
+        batch = spooled(self.context, real.SendMessages(self.queue(operation.queue), messages, 0))
+        replaying = SpooledSends(self.context, SqsSpoolStore(self.pool))
+        try:
+            self.run(replaying.replay(uuid4(), 0, 1, at(operation.sent_at), [[batch]], None))
+        except DataRejectedError:
+            return model.UNKNOWN
+        self.bodies |= zip(map(UUID, batch.ids), (body for body, *_ in operation.messages), strict=True)
+        return model.OK
+
     def _receive(self, operation: model.Receive, _now: float) -> model.Outcome:
         received = self.receive(
             self.queue(operation.queue), operation.limit, visibility_s=operation.visibility,
@@ -222,6 +239,7 @@ _PERFORM = {
     model.Delete: SqsBroker._delete,
     model.Purge: SqsBroker._purge,
     model.Send: SqsBroker._send,
+    model.Replay: SqsBroker._replay,
     model.Receive: SqsBroker._receive,
     model.Remove: SqsBroker._remove,
     model.Change: SqsBroker._change,

@@ -1,4 +1,4 @@
-"""Clusters of PostgreSQL from the programs of the wheel: one, or a primary and its synchronous standby."""
+"""Clusters of PostgreSQL, by default from the programs of the wheel: one, or a primary and its synchronous standby."""
 
 import shutil
 import signal
@@ -19,11 +19,13 @@ from tests.support.processes import wait_until
 class Pair:
     """Up to two clusters in one folder, reachable by Unix sockets; the second is the standby of the first.
 
-    ``configuration`` is what a guide tells both to use, which standby to wait for included.
+    ``configuration`` is what a guide tells both to use, which standby to wait for included; ``programs`` are those of
+    another PostgreSQL.
     """
 
-    def __init__(self, folder: Path, configuration: str = "") -> None:
+    def __init__(self, folder: Path, configuration: str = "", programs: Path | None = None) -> None:
         self._folder, self._configuration = folder, configuration
+        self._programs = programs or binaries.folder()
         self._account = system_user.account_for(folder)
         if self._account:
             system_user.let_use(self._account, binaries.folder())
@@ -148,7 +150,7 @@ class Pair:
         options = [part for setting, value in settings.items() for part in ("-c", f"{setting}={value}")]
         with self.log_of(name).open("ab") as log:
             self._running[name] = subprocess.Popen(
-                [binaries.folder() / "postgres", "-D", str(self._data(name)), *options],
+                [self._programs / "postgres", "-D", str(self._data(name)), *options],
                 stdout=log,
                 stderr=log,
                 **binaries.child_arguments(self._account, signal.SIGINT),
@@ -169,7 +171,7 @@ class Pair:
 
     def _run(self, program: str, *arguments: str) -> str:
         result = subprocess.run(
-            [binaries.folder() / program, *arguments],
+            [self._programs / program, *arguments],
             check=True,
             capture_output=True,
             text=True,

@@ -41,11 +41,13 @@ class Journal:
 class Traffic:
     """One queue under load: each producer owns a partition, so that its order can be judged.
 
-    ``urls`` may change while it runs: each request goes to any of the instances.
+    ``urls`` may change while it runs: each request goes to any of the instances. A producer rests ``rest_s`` after each
+    push: what a long outage leaves would take long to consume.
     """
 
-    def __init__(self, url: str, queue: str, seed: int) -> None:
+    def __init__(self, url: str, queue: str, seed: int, rest_s: float = 0.0) -> None:
         self.urls, self.queue, self.journal = [url], queue, Journal()
+        self._rest_s = rest_s
         self._random = random.Random(seed)
         self.stop_producing, self.stop_consuming = asyncio.Event(), asyncio.Event()
 
@@ -80,6 +82,7 @@ class Traffic:
                 assert statuses <= {"queued", "duplicate", "buffered"}, response.text
                 self.journal.buffered += len(ids) * ("buffered" in statuses)
                 self.journal.answered[partition] += ids
+                await asyncio.sleep(self._rest_s)
 
     async def consume(self, shape: str) -> None:
         """Pops and acks until told to stop; now and then it acks only some."""

@@ -14,15 +14,16 @@ _MOST = 100
 
 def queue_names(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - a context of typer's own copy of click
     """The queues whose names begin so."""
-    return _beginning(ctx, incomplete, lambda server: names.queue_names(server, incomplete))
+    return beginning(ctx, incomplete, lambda server: names.queue_names(server, incomplete))
 
 
 def group_names(ctx: Any, incomplete: str) -> list[str]:  # noqa: ANN401 - as above
     """The consumer groups whose names begin so, of the queue that is given, if one is."""
-    return _beginning(ctx, incomplete, lambda server: names.group_names(server, ctx.params.get("queue")))
+    return beginning(ctx, incomplete, lambda server: names.group_names(server, ctx.params.get("queue")))
 
 
-def _beginning(ctx: Any, incomplete: str, look: Callable[[Server], list[str]]) -> list[str]:  # noqa: ANN401 - as above
+def beginning(ctx: Any, incomplete: str, look: Callable[[Server], list[str]]) -> list[str]:  # noqa: ANN401 - as above
+    """What begins so among the names that a function finds on the server of the command."""
     try:
         with connected(*(ctx.params.get(name) for name in ("url", "token", "context"))) as server:
             return [name for name in look(server) if name.startswith(incomplete)][:_MOST]

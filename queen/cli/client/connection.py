@@ -74,7 +74,7 @@ class Server:
     """A connection to a server; every method raises FailedError."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        self.url = checked(url)
+        self.url, self.has_token = checked(url), bool(token)
         headers = {"Authorization": f"Bearer {_header(token)}"} if token else {}
         try:
             self._http = httpx.Client(base_url=url, headers=headers, timeout=ANSWER_S)
@@ -107,21 +107,30 @@ class Server:
         body: object = None,
         timeout_s: float = ANSWER_S,
         also: Collection[int] = (),
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """Sends a request; the answer is not an error, or has one of the statuses ``also``."""
         query = {name: _query(value) for name, value in (parameters or {}).items() if value is not None}
-        answer = self._answer(method, path, query, body, timeout_s)
+        answer = self._answer(method, path, query, body, timeout_s, headers)
         if not answer.is_success and answer.status_code not in also:
             raise self._refusal(answer)
         return answer
 
     def _answer(
-        self, method: str, path: str, query: Mapping[str, str | list[str]], body: object, timeout_s: float
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str | list[str]],
+        body: object,
+        timeout_s: float,
+        headers: Mapping[str, str] | None,
     ) -> httpx.Response:
         timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
         try:
             content = msgspec.json.encode(body) if body is not None else None
-            return self._http.request(method, path, params=dict(query) or None, content=content, timeout=timeout)
+            return self._http.request(
+                method, path, params=dict(query) or None, content=content, timeout=timeout, headers=headers
+            )
         except UnicodeEncodeError as problem:
             raise UsageError(f"{problem.object!r} is not UTF-8") from None
         except httpx.ConnectTimeout:

@@ -1,17 +1,21 @@
 """``queen messages``: shows and deletes single messages."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
+import httpx
 import msgspec
 import typer
 from msgspec import Raw, Struct
 
 from queen.cli.client import showing
 from queen.cli.client.asking import confirm
-from queen.cli.client.connection import Server, at
+from queen.cli.client.connection import RefusedError, Server, at
 from queen.cli.client.options import Yes
 from queen.cli.client.server import on_server
 from queen.cli.client.showing import clean
+from queen.cli.errors import FailedError
 from queen.cli.output import Json
 
 _ROUTE = "/api/v1/messages/{}/{}"
@@ -31,8 +35,10 @@ class Group(Struct, rename="camel"):
     """The state of a message for a group."""
 
     name: str
-    consumed: bool
+    state: str
     lease_expires_at: str | None
+    failed_at: str | None
+    error_message: str | None
 
 
 class Message(Struct, rename="camel"):
@@ -58,6 +64,18 @@ def _messages() -> None:
     """Single messages: show, delete."""
 
 
+@contextmanager
+def _looked_for(transaction_id: str) -> Iterator[None]:
+    """Says more about a message that does not exist than that."""
+    try:
+        yield
+    except RefusedError as problem:
+        if problem.status != httpx.codes.NOT_FOUND:
+            raise
+        advice = "it is deleted, or `queen tail QUEUE --json` has its ids"
+        raise FailedError(f"there is no message {clean(transaction_id)} in the partition: {advice}") from None
+
+
 @messages.command("show")
 @on_server
 def show(server: Server, partition_id: PartitionId, transaction_id: TransactionId, json: Json = False) -> None:
@@ -65,7 +83,8 @@ def show(server: Server, partition_id: PartitionId, transaction_id: TransactionI
 
     --json prints an object.
     """
-    answer = server.get(Raw, at(_ROUTE, partition_id, transaction_id))
+    with _looked_for(transaction_id):
+        answer = server.get(Raw, at(_ROUTE, partition_id, transaction_id))
     if json:
         showing.document(answer)
         return
@@ -82,9 +101,10 @@ def show(server: Server, partition_id: PartitionId, transaction_id: TransactionI
         *[(f"header {name}", value) for name, value in it.headers.items()],
         ("payload", it.error or showing.payload(it.data)),
     )
-    made = showing.Listing("group", "done", "leased until")
+    made = showing.Listing("group", "state", "leased until", "given up", "error")
     for each in it.consumer_groups:
-        made.add(each.name, "yes" if each.consumed else "", showing.local(each.lease_expires_at))
+        times = (showing.local(each.lease_expires_at), showing.local(each.failed_at))
+        made.add(each.name, each.state, *times, each.error_message or "")
     if it.consumer_groups:
         showing.say("")
         made.show()
@@ -104,7 +124,8 @@ def delete(
     --json prints the server's answer.
     """
     confirm(f"Delete the message {clean(transaction_id)}? This cannot be undone.", yes=yes)
-    answer = server.delete(Raw, at(_ROUTE, partition_id, transaction_id))
+    with _looked_for(transaction_id):
+        answer = server.delete(Raw, at(_ROUTE, partition_id, transaction_id))
     if json:
         showing.document(answer)
     else:

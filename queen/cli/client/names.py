@@ -27,7 +27,7 @@ class Queues(Struct):
 
 def unknown_queue(server: Server, queue: str) -> FailedError:
     """The error for a queue that does not exist."""
-    return FailedError(_unknown("queue", queue, queue_names(server), "queen queues list"))
+    return FailedError(unknown("queue", queue, queue_names(server), "queen queues list"))
 
 
 def unknown_group(server: Server, group: str, queue: str | None) -> FailedError:
@@ -35,7 +35,7 @@ def unknown_group(server: Server, group: str, queue: str | None) -> FailedError:
     if queue is not None and not exists(server, queue):
         return unknown_queue(server, queue)
     place = f" on {clean(queue)}" if queue is not None else ""
-    return FailedError(_unknown("consumer group", group, group_names(server, queue), "queen groups list", place))
+    return FailedError(unknown("consumer group", group, group_names(server, queue), "queen groups list", place))
 
 
 def exists(server: Server, queue: str) -> bool:
@@ -49,7 +49,8 @@ def there(server: Server, queue: str) -> None:
         raise unknown_queue(server, queue)
 
 
-def _unknown(kind: str, name: str, known: Sequence[str], command: str, place: str = "") -> str:
+def unknown(kind: str, name: str, known: Sequence[str], command: str, place: str = "") -> str:
+    """The text of an error for a name that does not exist."""
     near = get_close_matches(name, known, 1)
     advice = f"did you mean {clean(near[0])}?" if near else f"`{command}` lists those that exist"
     return f"there is no {kind} {clean(name)}{place}: {advice}"

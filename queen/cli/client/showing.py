@@ -1,7 +1,7 @@
 """Output: tables for people, JSON for scripts."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Raw
@@ -93,7 +93,11 @@ def clean(text: str) -> str:
 
 def payload(data: Raw) -> str:
     """A payload on one line; on a terminal it is cut if very long."""
-    text = compact(data)
+    return cut(compact(data))
+
+
+def cut(text: str) -> str:
+    """A text; on a terminal it is cut if very long."""
     return text if len(text) <= _PAYLOAD_CHARS or not out.is_terminal else f"{text[:_PAYLOAD_CHARS]}…"
 
 
@@ -106,6 +110,11 @@ def local(time: str | None) -> str:
         return datetime.fromisoformat(time).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError):
         return time
+
+
+def local_ms(milliseconds: int) -> str:
+    """A time in milliseconds since 1970 in the local time zone, to the second."""
+    return local(datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat())
 
 
 def duration(seconds: float) -> str:

@@ -131,7 +131,10 @@ def _follow(
     _print(sorted(both.values(), key=lambda each: each.place)[-lines:] if lines else (), json=json)
     while interval is not None:
         time.sleep(interval)
-        _print(follower.new(_patiently(server, queue, partition, follower.since, interval)), json=json)
+        listed = _patiently(server, queue, partition, follower.since, interval)
+        if len(listed) == _PAGE * _PAGES:
+            err.print("messages arrive faster than they can be shown: some are skipped", style="yellow")
+        _print(follower.new(listed), json=json)
 
 
 def _patiently(server: Server, queue: str, partition: str | None, since: str, interval: float) -> list[Seen]:
@@ -156,8 +159,7 @@ def _listed(server: Server, queue: str, partition: str | None, since: str) -> li
         page = _page(server, queue, partition, since, _PAGE, number * _PAGE)
         listed += page
         if len(page) < _PAGE:
-            return listed
-    err.print("messages arrive faster than they can be shown: some are skipped", style="yellow")
+            break
     return listed
 
 

@@ -1,6 +1,6 @@
 // Consumer groups: their lag, seek and delete.
 
-import { call } from "../api.js";
+import { callList } from "../api.js";
 import { badge, button, card, field, h, link } from "../dom.js";
 import { count, duration, groupName } from "../format.js";
 import { removeGroup, seek } from "../group_actions.js";
@@ -17,7 +17,7 @@ export const title = () => "Consumer groups";
 
 export function open(view, { query }, refreshNow) {
   const list = new List("Consumer groups", [
-    { name: "Group", order: "name", value: (row) => link(groupName(row.name), to("groups", [row.name])) },
+    { name: "Group", order: "name", value: (row) => link(groupName(row.name), to("groups", [row.name], { queue: row.queueName })) },
     { name: "Queue", long: true, value: (row) => link(row.queueName, to("queues", [row.queueName])) },
     { name: "State", wide: true, value: (row) => [badge(row.state, { Stable: "good", Dead: "bad" }[row.state] ?? "warn"), " ", pausedBadge(row.paused)] },
     { name: "Lag", number: true, order: "lag", value: (row) => count(row.totalLag) },
@@ -30,7 +30,7 @@ export function open(view, { query }, refreshNow) {
   view.append(card("", h("div", { class: "filters" }, field("Search", search), field("Only groups with a lag", behind)), list.elements));
 
   async function refresh() {
-    list.show(await call(operations.listConsumerGroups, { search: search.value, behind: behind.checked, ...list.wanted() }));
+    list.show(...(await callList(operations.listConsumerGroups, { search: search.value, behind: behind.checked, ...list.wanted() })));
   }
 
   return { refresh };

@@ -39,7 +39,7 @@ export function open(view, _args, refreshNow) {
 
   async function refresh() {
     const [health, buffers, removed, metrics] = await Promise.all([
-      healthOrProblem(), call(operations.getBuffers), call(operations.getRetention, { from: since(HOURS) }), call(operations.getPrometheusMetrics),
+      healthOrProblem(), call(operations.getBuffers), call(operations.getRetention, { from: since(HOURS) }), call(operations.getPrometheusMetrics, { name: "queen_outbox_" }),
     ]);
     fill(modes, SWITCHES.map((each) => row(each, health.shared_state[each.mode], refreshNow)));
     fill(spool, spooled(buffers));

@@ -31,7 +31,7 @@ export function open(view, { names: [partitionId, transactionId] }, refreshNow) 
     fill(sealed, message.error ? why(message.error) : null);
     payload.hidden = Boolean(message.error);
     if (payload.textContent !== json(message.payload)) payload.textContent = json(message.payload);
-    fill(groups, message.consumerGroups.length ? h("ul", {}, message.consumerGroups.map(group)) : h("p", { class: "empty" }, "No consumer group has read this queue yet"));
+    fill(groups, message.consumerGroups.length ? h("ul", {}, message.consumerGroups.map((each) => group(each, message.queue))) : h("p", { class: "empty" }, "No consumer group has read this queue yet"));
     fill(traces, recorded.traces.length ? timeline(recorded.traces) : h("p", { class: "empty" }, "No traces"));
   }
 
@@ -50,8 +50,8 @@ function known(message) {
 
 const TONES = { completed: ["acknowledged", "good"], processing: ["in flight", "warn"], dead_letter: ["given up", "bad"], pending: ["pending", ""] };
 
-function group({ name, state, failedAt, errorMessage }) {
+function group({ name, state, failedAt, errorMessage }, queue) {
   return h("li", { "data-key": name },
-    link(groupName(name), to("groups", [name])), " ", badge(...TONES[state]),
+    link(groupName(name), to("groups", [name], { queue })), " ", badge(...TONES[state]),
     failedAt ? h("div", {}, h("small", {}, moment(failedAt), ": "), errorText(errorMessage)) : null);
 }

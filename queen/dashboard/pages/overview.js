@@ -28,7 +28,7 @@ export function open(view, _args, refreshNow) {
     { name: "In flight", number: true, value: (queue) => count(queue.messages.processing) },
   ], { empty: "No queues yet. The first push creates one.", key: (queue) => queue.name });
   const groups = new Table("Consumer groups with the highest lag", [
-    { name: "Group", value: (group) => link(groupName(group.name), to("groups", [group.name])) },
+    { name: "Group", value: (group) => link(groupName(group.name), to("groups", [group.name], { queue: group.queueName })) },
     { name: "Queue", value: (group) => group.queueName },
     { name: "Lag", number: true, value: (group) => count(group.totalLag) },
     { name: "Oldest", number: true, value: (group) => duration(group.maxTimeLag) },

@@ -1,6 +1,6 @@
 // One queue: its messages, options, partitions and consumer groups.
 
-import { call } from "../api.js";
+import { call, callList } from "../api.js";
 import { Chart } from "../charts.js";
 import { badge, button, card, facts, field, fill, h, link, tile, tiles } from "../dom.js";
 import { ask } from "../dialogs.js";
@@ -14,11 +14,12 @@ import { remove } from "./queues.js";
 import { to } from "../router.js";
 import { lines, since } from "../series.js";
 import { session } from "../session.js";
-import { List, Table } from "../tables.js";
+import { List } from "../tables.js";
 import { Timers } from "../timers.js";
 
 const HOURS = 1;
 const PARTITIONS = 50;
+const GROUPS = 10;
 
 export const title = ({ names }) => names[0];
 
@@ -39,14 +40,14 @@ export function open(view, { names: [queue], query }, refreshNow) {
     { name: "Last push", number: true, order: "newest", value: (row) => ago(row.lastActivity) },
   ], { place: new Place(query), limit: PARTITIONS, refresh: refreshNow, order: "name", key: (row) => row.name, empty: "No partitions found" });
   const search = partitions.search(h("input", { type: "search", placeholder: "Part of the name" }));
-  const groups = new Table("Consumer groups", [
-    { name: "Group", value: (row) => link(groupName(row.name), to("groups", [row.name])) },
-    { name: "Lag", number: true, value: (row) => count(row.totalLag) },
-    { name: "Oldest", number: true, value: (row) => duration(row.maxTimeLag) },
+  const groups = new List("Consumer groups", [
+    { name: "Group", order: "name", value: (row) => link(groupName(row.name), to("groups", [row.name], { queue })) },
+    { name: "Lag", number: true, order: "lag", value: (row) => count(row.totalLag) },
+    { name: "Oldest", number: true, order: "age", value: (row) => duration(row.maxTimeLag) },
     { name: "State", value: (row) => [badge(row.state, row.state === "Stable" ? "good" : "warn"), " ", pausedBadge(row.paused)] },
-  ], { empty: "No consumer group has read this queue yet", key: (row) => row.name });
+  ], { place: new Place(query, "groups "), limit: GROUPS, refresh: refreshNow, order: "lag", key: (row) => row.name, empty: "No consumer group has read this queue yet" });
   const change = session.may(operations.configureQueue) ? button("Change options", () => known && configure(known, refreshNow)) : null;
-  const timers = new Timers(queue, refreshNow);
+  const timers = new Timers(queue, query, refreshNow);
   const missing = h("p", { class: "empty", hidden: true }, "There is no queue of this name. ", link("All queues", to("queues")));
   const there = h("div", { class: "view", hidden: true },
     h("div", { class: "actions" },
@@ -55,7 +56,7 @@ export function open(view, { names: [queue], query }, refreshNow) {
       delivery,
       session.may(operations.deleteQueue) ? button("Delete queue", () => remove(queue, () => leadTo(to("queues"))), { class: "danger" }) : null),
     figures,
-    h("div", { class: "columns" }, chart.element, card("Consumer groups", groups.element)),
+    h("div", { class: "columns" }, chart.element, card("Consumer groups", groups.elements)),
     card("", h("div", { class: "head" }, h("h2", {}, "Options"), change), options),
     card("", h("div", { class: "head" }, h("h2", {}, "Partitions"), field("Search", search)), partitions.elements),
     ...timers.elements);
@@ -66,7 +67,7 @@ export function open(view, { names: [queue], query }, refreshNow) {
       call(operations.getQueueStatus, { queue, search: search.value, ...partitions.wanted() }),
       call(operations.getConfiguration, { queue }),
       call(operations.getQueueOperations, { queue, from: since(HOURS) }),
-      call(operations.listConsumerGroups, { queue, order: "lag" }),
+      callList(operations.listConsumerGroups, { queue, ...groups.wanted() }),
       timers.refresh(),
     ]);
     const answers = await asked.catch((error) => {
@@ -85,7 +86,7 @@ export function open(view, { names: [queue], query }, refreshNow) {
     const each = (name) => (point, seconds) => (point ? point[name] / seconds : 0);
     chart.show(...lines(work.series, work.bucketMinutes, HOURS, (point) => point.bucket, ["pushMessages", "popMessages", "ackSuccess"].map(each)));
     partitions.show(status.partitions, status.partitionsTotal);
-    groups.show(itsGroups);
+    groups.show(...itsGroups);
   }
 
   return { refresh, close: () => chart.close() };

@@ -10,6 +10,9 @@ import { lines, RANGES, since } from "../series.js";
 import { Table } from "../tables.js";
 
 const MEBIBYTE = 2 ** 20;
+const LANE = "queen_engine_";
+// Not those of queues and groups, of which there may be thousands.
+const SHOWN = [LANE, "queen_workers", "queen_connections", "queen_waiters", "queen_websockets", "queen_database_up"];
 
 export const title = () => "System";
 
@@ -63,7 +66,7 @@ export function open(view, _args, refreshNow) {
     // Sums over all workers come from the server: there may be many workers.
     const [status, work, statistics, text] = await Promise.all([
       call(operations.getStatus, { from, limit: 1 }), call(operations.getWorkerMetrics, { from, limit: 1 }),
-      call(operations.getPostgresStatistics), call(operations.getPrometheusMetrics),
+      call(operations.getPostgresStatistics), call(operations.getPrometheusMetrics, { name: SHOWN }),
     ]);
     const known = samples(text);
     fill(figures, summary(known, statistics));
@@ -93,8 +96,6 @@ function summary(known, statistics) {
     tile("Cache hit ratio", percent(statistics.databaseCache.cacheHitRatio ?? 0), "of PostgreSQL"),
     tile("PostgreSQL", value("queen_database_up") ? "available" : "unavailable", "", value("queen_database_up") ? "" : "bad"));
 }
-
-const LANE = "queen_engine_";
 
 function lanesOf(known) {
   const lanes = new Map();

@@ -30,6 +30,7 @@ from queen.engine.handlers.push import PushAttempt, partitions_of, push
 from queen.engine.handlers.transaction import transaction
 from queen.engine.push_options import options_for_spool
 from queen.log.requests import Buffered, Cycle, CycleResult, Pop, Popped, Push, Pushed, Transaction, TransactionResult
+from queen.spool.format import spool_request
 
 _POLL_S = 0.05
 #: How long a transaction or cycle waits for the end of the spool.
@@ -70,7 +71,7 @@ async def _spool(
         push_attempt.seal(context, await options_for_spool(context))
         requests = list(push_attempt.waiting.values())
         return not requests or await failover.append(
-            push_attempt.flush_id, requests, push_attempt.sent_at, insist=insist
+            push_attempt.flush_id, [spool_request(push) for push in requests], push_attempt.sent_at, insist=insist
         )
     except (DatabaseUnavailableError, SpoolError) as problem:
         if lost is None:

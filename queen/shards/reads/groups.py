@@ -20,6 +20,7 @@ from queen.core.administration import (
     Page,
     Period,
     QueueFilter,
+    QueuesOfGroup,
     Seek,
     SeekPreview,
 )
@@ -138,6 +139,21 @@ class GroupsOfAll:
     async def groups(self, wanted: GroupFilter, page: Page[GroupOrder]) -> list[GroupRow]:
         """A page of groups."""
         return sorted_groups(await self._groups(wanted), page)
+
+    async def count(self, wanted: GroupFilter) -> int:
+        """How many groups match."""
+        return len(await self._groups(wanted))
+
+    async def on_queues(self, wanted: QueuesOfGroup, page: Page[GroupOrder]) -> tuple[list[GroupRow], int]:
+        """A page of the queues of a group, and how many there are."""
+        asked, all_ = structs.replace(wanted, behind=False), Page(GroupOrder.NAME, ROWS_MAX)
+        parts = await self._context.everywhere(
+            lambda each: each.administration.consumer_groups.on_queues(asked, all_)
+        )
+        rows = groups_of_all([rows for rows, _ in parts])
+        found = [row for row in rows if row.total_lag] if wanted.behind else rows
+        shown = sorted_groups(found, page)
+        return shown, len(found) if shown else 0
 
     async def summary(self, wanted: QueueFilter) -> GroupsSummary:
         """Statistics of groups, added up."""

@@ -86,7 +86,7 @@ BEGIN
             queue_id = u.store_id, message_id = simple_mq.message_id(v_now, v_name, u.place), created_at = v_now,
             visible_at = CASE WHEN u.fifo THEN v_now ELSE v_now + make_interval(secs => u.delay) END,
             state = CASE WHEN u.delay > 0 OR u.late THEN 'd' WHEN u.fifo THEN 'b' ELSE 'w' END,
-            delivery_count = 0, earlier_receives = NULL, first_received_at = NULL, source_id = NULL
+            delivery_count = 0, earlier_receives = NULL, first_received_at = NULL, source_id = NULL, sent_id = NULL
         FROM (
             SELECT
                 h.message_id, q.store_id, q.fifo, q.delay, row_number() OVER (ORDER BY h.message_id)::int AS place,

@@ -33,6 +33,56 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.list_groups_v1 IS 'A page of the consumer groups of queues with their statistics.';
 
+-- Purpose:   a page of the queues of one group with its figures there.
+-- Arguments: p_queue: null matches any;  p_search: what the name of the queue holds (null: any);  the others as above
+-- Returns:   rows as above; total: how many match.
+CREATE OR REPLACE FUNCTION queen.list_queues_of_group_v1(
+    p_group text, p_queue text, p_search text, p_order text, p_reverse bool, p_behind bool, p_limit int, p_offset int
+) RETURNS TABLE (
+    grp_id bigint, name text, queue text, subscription_mode text, since timestamptz, created_at timestamptz,
+    members bigint, partitions_with_lag bigint, total_lag bigint, leases bigint, leased_messages bigint,
+    consumed bigint, untouched bool, oldest_at timestamptz, computed_at timestamptz, paused bool, total bigint
+)
+LANGUAGE plpgsql STABLE
+SET plan_cache_mode = force_custom_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT g.id, g.name, q.name, g.subscription_mode, g.since, g.created_at, t.members, t.partitions_with_lag,
+        t.total_lag, t.leases, t.leased_messages, t.consumed, t.untouched, t.oldest_at, t.computed_at, g.paused,
+        count(*) OVER ()
+    FROM queen.consumer_groups_metadata AS g
+    JOIN queen.queues AS q ON q.id = g.queue_id
+    LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id
+    WHERE g.name = p_group AND (p_queue IS NULL OR q.name = p_queue)
+        AND (p_search IS NULL OR strpos(lower(q.name), lower(p_search)) > 0)
+        AND (NOT p_behind OR t.total_lag > 0)
+    ORDER BY
+        CASE WHEN p_reverse THEN 1 ELSE -1 END * CASE p_order
+            WHEN 'lag' THEN coalesce(t.total_lag, 0)
+            WHEN 'age' THEN coalesce(extract(epoch FROM queen.clock() - t.oldest_at), -1)
+        END,
+        CASE WHEN NOT p_reverse THEN q.name END, q.name DESC
+    LIMIT p_limit OFFSET p_offset;
+END $$;
+COMMENT ON FUNCTION queen.list_queues_of_group_v1 IS 'A page of the queues of a consumer group with its statistics there.';
+
+-- Purpose:   how many consumer groups a list has.
+-- Arguments: as list_groups_v1
+CREATE OR REPLACE FUNCTION queen.count_groups_v1(p_queue text[], p_search text, p_behind bool) RETURNS bigint
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT count(*)
+    FROM queen.consumer_groups_metadata AS g
+    JOIN queen.queues AS q ON q.id = g.queue_id
+    LEFT JOIN queen.group_stats AS t ON t.grp_id = g.id
+    WHERE (p_queue IS NULL OR q.name = any(p_queue))
+        AND (p_search IS NULL OR strpos(lower(concat_ws(E'\n', g.name, q.name)), lower(p_search)) > 0)
+        AND (NOT p_behind OR t.total_lag > 0);
+END;
+COMMENT ON FUNCTION queen.count_groups_v1 IS 'How many consumer groups a list has.';
+
 -- Purpose:   the figures of the groups of queues together.
 -- Arguments: as queen.chosen_queues
 CREATE OR REPLACE FUNCTION queen.summarize_groups_v1(

@@ -76,9 +76,13 @@ COMMENT ON FUNCTION simple_mq.sqs_cancel_move_v1 IS 'Cancels a message move task
 
 -- Purpose:   one step of the running task that has waited longest, at most p_step messages and no more than its rate
 --            allows since its last step.
+-- Arguments: p_routes: if something has become visible in its source, only does what that takes (simple_mq.sqs_route);
+--            the next step moves it. A caller that alternates gives each task its turn, also one in whose source
+--            timeouts end all the time.
 -- Returns:   the queues that got messages; no row: no task can go on now.
 -- Locks:     the task with SKIP LOCKED, the rows of the queues FOR KEY SHARE, those of simple_mq.sqs_move_to.
-CREATE OR REPLACE FUNCTION simple_mq.sqs_move_v1(p_step int) RETURNS TABLE (moved int, destinations uuid[])
+CREATE OR REPLACE FUNCTION simple_mq.sqs_move_v1(p_step int, p_routes bool)
+RETURNS TABLE (moved int, destinations uuid[])
 LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -93,6 +97,7 @@ DECLARE
     v_groups text[];
     v_destinations uuid[];
     v_failure text;
+    v_due bool;
 BEGIN
     SELECT v.* INTO v_move FROM simple_mq.sqs_moves AS v
     WHERE v.status = 'RUNNING' AND (
@@ -105,13 +110,15 @@ BEGIN
     v_most := least(p_step, floor(v_move.per_s * least(extract(EPOCH FROM v_now - v_move.stepped_at), 1)));
     SELECT q.* INTO v_source FROM simple_mq.sqs_queues AS q WHERE q.queue_id = v_move.source_id FOR KEY SHARE;
     -- What has just become visible is moved by the next step: its locks come before those of this one.
-    IF EXISTS (
+    v_due := EXISTS (
         SELECT 1 FROM simple_mq.messages AS m
         WHERE m.queue_id = v_source.store_id AND m.state = 't' AND m.visible_at <= v_now
     ) OR EXISTS (
         SELECT 1 FROM simple_mq.messages AS m
-        WHERE m.queue_id = v_source.store_id AND m.state = 'd' AND m.visible_at <= simple_mq.sqs_due_from(v_source, v_now)
-    ) THEN
+        WHERE m.queue_id = v_source.store_id AND m.state = 'd'
+            AND m.visible_at <= simple_mq.sqs_due_from(v_source, v_now)
+    );
+    IF v_due AND p_routes THEN
         PERFORM simple_mq.sqs_route_all(ARRAY[v_source.queue_id]);
         moved := 0;
         destinations := '{}';
@@ -136,7 +143,7 @@ BEGIN
         moved = v.moved + coalesce(sqs_move_v1.moved, 0), stepped_at = v_now, failure = v_failure,
         status = CASE
             WHEN v_failure IS NOT NULL THEN 'FAILED'
-            WHEN v_messages IS NULL THEN 'COMPLETED'
+            WHEN v_messages IS NULL AND NOT v_due THEN 'COMPLETED'
             ELSE 'RUNNING'
         END
     WHERE v.move_id = v_move.move_id;

@@ -15,7 +15,7 @@ CREATE OR REPLACE FUNCTION simple_mq.sqs_receive_v1(
 ) RETURNS TABLE (
     receive int, queue_id uuid, known bool, is_full bool, dlq_id uuid, dead int, ready_in float8,
     message_id uuid, data text, attributes bytea, key_id text, delivery_count int, created_at timestamptz,
-    first_received_at timestamptz, message_group text, deduplication_id text, source_id uuid, fifo bool
+    first_received_at timestamptz, message_group text, deduplication_id text, source_id uuid, fifo bool, sent_id uuid
 )
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
@@ -78,7 +78,7 @@ BEGIN
                 RETURN QUERY SELECT
                     v_polls.receives[v_served.place], v_queue.queue_id, true, NULL::bool, NULL::uuid, NULL::int,
                     NULL::float8, m.message_id, m.data, m.attributes, m.key_id, m.delivery_count, m.created_at,
-                    m.first_received_at, m.message_group, m.deduplication_id, m.source_id, v_queue.fifo
+                    m.first_received_at, m.message_group, m.deduplication_id, m.source_id, v_queue.fifo, m.sent_id
                 FROM (SELECT (v_served.message).*) AS m;
             END LOOP;
             v_free := v_free AND NOT v_queue.fifo AND v_taken + v_routed.ended + v_routed.begun = 0;

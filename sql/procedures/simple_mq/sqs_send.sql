@@ -5,13 +5,14 @@
 --            by message, in the order of the sends: p_request (its number, from 1), p_data, p_attributes (null: none),
 --            p_key_id (null: not encrypted), p_delay (seconds; null: the queue's, as always in a FIFO queue), p_group,
 --            p_deduplication (null: none).
--- Returns:   one row per message: its place, from 1; its id (null: there is no such queue); whether the queue is FIFO.
--- Locks:     groups, then counts (shard 0) by queue_id until the commit: sends of a queue go one after another.
+-- Returns:   one row per message: its place, from 1; its id (null: there is no such queue); whether the queue is FIFO; the
+--            id that the sender of the first one was told, if that is another.
+-- Locks:     those of simple_mq.sqs_lock_stores.
 -- Writes:    messages, counts, sqs_deduplication, flushes.
 CREATE OR REPLACE FUNCTION simple_mq.sqs_send_v1(
     p_flush uuid, p_queue uuid[], p_request int[], p_data text[], p_attributes bytea[], p_key_id text[], p_delay int[],
     p_group text[], p_deduplication text[]
-) RETURNS TABLE (place int, message_id uuid, fifo bool)
+) RETURNS TABLE (place int, message_id uuid, fifo bool, sent_id uuid)
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off
@@ -24,23 +25,12 @@ DECLARE
     v_delay int[];
     v_scope text[];
     v_message uuid[];
-    v_new uuid[];
     v_first bool;
 BEGIN
-    -- A queue that is purged meanwhile has another store, which is read then.
-    LOOP
-        SELECT
-            array_agg(q.store_id ORDER BY m.place), array_agg(q.fifo ORDER BY m.place),
-            array_agg(CASE WHEN q.fifo THEN q.delay ELSE coalesce(m.delay, q.delay) END ORDER BY m.place),
-            array_agg(CASE WHEN q.deduplication_per_group THEN m.name ELSE '' END ORDER BY m.place)
-        INTO v_store, v_fifo, v_delay, v_scope
-        FROM unnest(p_request, p_delay, p_group) WITH ORDINALITY AS m (request, delay, name, place)
-        LEFT JOIN simple_mq.sqs_queues AS q ON q.queue_id = p_queue[m.request];
-        PERFORM simple_mq.lock_groups(array_agg(u.store_id), array_agg(u.name))
-        FROM unnest(v_store, v_fifo, p_group) AS u (store_id, fifo, name) WHERE u.fifo HAVING count(*) > 0;
-        v_now := simple_mq.sqs_lock_counts(v_store);
-        EXIT WHEN v_now IS NOT NULL;
-    END LOOP;
+    SELECT l.place_at, l.stores, l.fifo, l.delays, l.scopes INTO v_now, v_store, v_fifo, v_delay, v_scope
+    FROM simple_mq.sqs_lock_stores(
+        ARRAY(SELECT p_queue[u.request] FROM unnest(p_request) WITH ORDINALITY AS u (request, place) ORDER BY u.place),
+        p_delay, p_group) AS l;
 
     -- The row of the flush decides which sending of a call counts: a second one finds it, or waits for it.
     INSERT INTO simple_mq.flushes AS f (flush_id, created_at, outcomes)
@@ -58,21 +48,14 @@ BEGIN
         SELECT simple_mq.message_id(v_now, p_flush, n) FROM generate_series(1, cardinality(p_request)) AS n ORDER BY n
     );
     IF v_first THEN
-        v_new := simple_mq.sqs_deduplicate(v_now, v_store, v_fifo, v_scope, p_deduplication, v_message);
         PERFORM simple_mq.sqs_store(
-            v_now, array_agg(
-                CASE WHEN NOT u.fifo OR u.deduplication_id IS NULL OR n.message_id IS NOT NULL THEN u.store_id END
-                ORDER BY u.place
-            ),
-            v_fifo, v_delay, v_message, p_data, p_attributes, p_key_id, p_group, p_deduplication
-        )
-        FROM unnest(v_store, v_fifo, p_deduplication, v_message) WITH ORDINALITY
-            AS u (store_id, fifo, deduplication_id, message_id, place)
-        LEFT JOIN unnest(v_new) AS n (message_id) ON n.message_id = u.message_id;
+            v_now, v_now, simple_mq.sqs_deduplicate(v_now, v_store, v_fifo, v_scope, p_deduplication, v_message, NULL),
+            v_store, v_fifo, v_delay, v_message, NULL, p_data, p_attributes, p_key_id, p_group, p_deduplication);
     END IF;
 
     RETURN QUERY
-    SELECT u.place::int, CASE WHEN u.store_id IS NOT NULL THEN coalesce(d.message_id, u.message_id) END, u.fifo
+    SELECT u.place::int, CASE WHEN u.store_id IS NOT NULL THEN coalesce(d.message_id, u.message_id) END, u.fifo,
+        d.sent_id
     FROM unnest(v_store, v_fifo, v_scope, p_deduplication, v_message) WITH ORDINALITY
         AS u (store_id, fifo, scope, deduplication_id, message_id, place)
     LEFT JOIN simple_mq.sqs_deduplication AS d

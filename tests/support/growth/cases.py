@@ -833,6 +833,7 @@ async def pop_each_group(w: World, s: Stock) -> None:
 
 async def list_groups(w: World, s: Stock) -> None:
     assert len(await w.groups.groups(GroupFilter(), Page(GroupOrder.NAME, 1_000_000))) == len(s.groups)
+    assert await w.groups.count(GroupFilter()) == len(s.groups)
 
 
 async def pop_and_ack_one(w: World, s: Stock) -> None:

@@ -153,7 +153,7 @@ async def delete_queue(w: World, q: Queues) -> None:
 async def move_ten(w: World, q: Queues) -> None:
     """A step of a task that may move ten, to the end of the same queue."""
     await administration(w).start_move(uuid4(), q.ids[0], q.ids[0], 10)
-    assert await administration(w).move() == (10, q.ids[:1])
+    assert await administration(w).move(routes=True) == (10, q.ids[:1])
 
 
 async def sweep(w: World, q: Queues) -> None:
@@ -181,6 +181,16 @@ async def list_ten(w: World, q: Queues) -> None:
     assert len(await administration(w).list_queues("queue", "", 10)) == 10
 
 
+async def show_ten_queues(w: World, q: Queues) -> None:
+    assert len(await administration(w).overview("queue", "", 10)) == 10
+
+
+async def peek_ten(w: World, q: Queues) -> None:
+    found = await administration(w).peek(q.ids[0], None, 10, 1 << 20)
+    [(_, _, last)] = found[-1:]
+    assert len(await administration(w).peek(q.ids[0], last.message_id, 10, 1 << 20)) == 10
+
+
 async def find_one(w: World, q: Queues) -> None:
     assert await administration(w).find_queue("queue000003")
 
@@ -204,6 +214,7 @@ MESSAGES = Shape("messages of a queue of SQS", full, 300, (
     stored("receive ten", receive_ten),
     stored("figures", figures),
     stored("metrics", gauges),
+    stored("two pages to look at", peek_ten),
     stored("purge", purge),
     stored("delete the queue", delete_queue),
     stored("a step that moves ten", move_ten),
@@ -308,6 +319,7 @@ MANY = Shape("queues of SQS", many, 64, (
     given("receive from each", receive_each),
     stored("send to one", send_one),
     stored("a page of ten", list_ten),
+    stored("ten with figures", show_ten_queues),
     stored("one of them by its name", find_one),
     stored("one more", one_more),
     given("retention of none", expire_nothing),
