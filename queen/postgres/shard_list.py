@@ -15,6 +15,10 @@ READ = "SELECT * FROM queen.read_shards_v1()"
 _STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _CONTENTS = "SELECT EXISTS (SELECT 1 FROM queen.queues), (SELECT count(*) FROM queen.partitions)"
 _MISMATCH = "QN007"
+_READ_DEFINITIONS = "SELECT * FROM queen.read_definitions_v1()"
+_TAKE_DEFINITIONS = "SELECT queen.take_definitions_v1($1, $2)"
+#: Definitions that one call takes.
+_STEP = 1000
 
 
 class Stored(Struct, frozen=True):
@@ -80,3 +84,22 @@ async def store(target: Target, shards: ShardList, own: str) -> None:
         ) from problem
     finally:
         await connection.close()
+
+
+async def copy_definitions(source: Target, target: Target) -> None:
+    """Makes in one database the queues, groups, streams and switches of another one; what it has stays as it is.
+
+    Raises:
+        DatabaseUnavailableError: one of them is unreachable.
+    """
+    reading = await open_connection(source)
+    try:
+        rows = await reading.fetch(_READ_DEFINITIONS)
+    finally:
+        await reading.close()
+    taking = await open_connection(target)
+    try:
+        for page in [rows[begin : begin + _STEP] for begin in range(0, len(rows), _STEP)]:
+            await taking.execute(_TAKE_DEFINITIONS, [row["kind"] for row in page], [row["definition"] for row in page])
+    finally:
+        await taking.close()

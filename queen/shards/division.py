@@ -134,14 +134,7 @@ class DividedPush(Struct, frozen=True):
         return {slot: Push(batches, sum([len(b.places) for b in batches])) for slot, batches in parts.items()}
 
     def join(self, results: Mapping[int, Any]) -> Pushed | Buffered | PartlyBuffered:  # noqa: D102
-        failed = [each for each in results.values() if isinstance(each, BaseException)]
-        if failed:
-            if len(failed) == len(results) and not isinstance(failed[0], OutcomeUnknownError):
-                raise failed[0]
-            raise OutcomeUnknownError(
-                f"The push was stored in some of its databases only: {failed[0]}. Repeat it with the same "
-                "transaction ids"
-            ) from failed[0]
+        _all_or_error(list(results.values()))
         if all(isinstance(each, Buffered) for each in results.values()):
             return Buffered()
         if all(isinstance(each, Pushed) for each in results.values()):
@@ -151,6 +144,17 @@ class DividedPush(Struct, frozen=True):
             for slot, each in results.items()
         }
         return PartlyBuffered(_gathered(self.places, stored))
+
+
+def _all_or_error(results: Sequence[Any]) -> None:
+    """Raises an error if a part of a push has failed."""
+    failed = [each for each in results if isinstance(each, BaseException)]
+    if len(failed) == len(results):
+        raise failed[0]
+    if failed:
+        raise OutcomeUnknownError(
+            f"The push was stored in some of its databases only: {failed[0]}. Repeat it with the same transaction ids"
+        ) from failed[0]
 
 
 class PushDivision:
@@ -183,7 +187,8 @@ class PopDivision:
     def slots(self, request: Pop) -> list[int] | None:  # noqa: D102
         if request.partition is None:
             return None
-        return self._homes.known_of(self.partitions(request))
+        slot = self._homes.trusted((request.queue, request.partition))
+        return None if slot is None else [slot]
 
     def partitions(self, request: Pop) -> list[Key]:  # noqa: D102
         return [] if request.partition is None else [(request.queue, request.partition)]

@@ -26,6 +26,8 @@ class Homes:
         self._contexts = contexts
         self._limit = limit
         self._known: dict[Key, int] = {}
+        #: Those that would be made on another shard now.
+        self._elsewhere: set[Key] = set()
 
     @property
     def shards(self) -> ShardList:
@@ -37,6 +39,7 @@ class Homes:
         """A new list: what was not made yet may belong to another shard now."""
         self._shards = shards
         self._known.clear()
+        self._elsewhere.clear()
 
     def known(self, key: Key) -> int | None:
         """The slot of the shard of a partition, if it is remembered."""
@@ -52,10 +55,19 @@ class Homes:
             slots.append(slot)
         return slots
 
+    def trusted(self, key: Key) -> int | None:
+        """The same, unless the partition may have been removed, and made again where it belongs now."""
+        slot = self._known.get(key)
+        if key in self._elsewhere and slot is not None and self._contexts[slot].cache.known_partition(*key) is None:
+            self.forget([key])
+            return None
+        return slot
+
     def forget(self, keys: Iterable[Key]) -> None:
         """Forgets partitions: their queue was deleted, or the list of shards has changed."""
         for key in keys:
             self._known.pop(key, None)
+            self._elsewhere.discard(key)
 
     def forget_queue(self, queue: str) -> None:
         """Forgets the partitions of a deleted queue. Other workers learn of it when they push: see ``misplaced``."""
@@ -73,12 +85,18 @@ class Homes:
         places = {key: self._places((colocated.get(key[0], key[0]), key[1])) for key in missing}
         found, silent = await self._ask({key: places[key] for key in places if len(places[key]) > 1})
         for key, candidates in places.items():
-            slot = found.get(key, candidates[0])
-            if key not in found and (unsure := silent.keys() & set(candidates[1:])):
-                raise silent[min(unsure)]
-            slots[key] = slot
-            self._remember(key, slot)
+            slots[key] = self._decide(key, candidates, found.get(key), silent)
         return {key: slot for key, slot in slots.items() if slot is not None}
+
+    def _decide(self, key: Key, candidates: Sequence[int], found: int | None, silent: Mapping[int, QueenError]) -> int:
+        """The shard of a partition, from what the candidates have answered."""
+        if found is None and (unsure := silent.keys() & set(candidates[1:])):
+            raise silent[min(unsure)]
+        slot = candidates[0] if found is None else found
+        if slot != candidates[0]:
+            self._elsewhere.add(key)
+        self._remember(key, slot)
+        return slot
 
     async def _colocated(self) -> Mapping[str, str]:
         """The queues that follow others, as the first database that answers knows them."""
@@ -135,4 +153,4 @@ class Homes:
     def _remember(self, key: Key, slot: int) -> None:
         self._known[key] = slot
         if len(self._known) > self._limit:
-            del self._known[next(iter(self._known))]
+            self.forget([next(iter(self._known))])

@@ -75,7 +75,8 @@ async def change(
     """Changes the list in all databases; repeating it takes up a change that was interrupted.
 
     First every database learns the new list, and none makes a partition any more that the two lists place differently.
-    When all workers know it too, it places partitions.
+    When all workers know it too, an added database gets what the others know of queues, groups, streams and switches:
+    from here on, workers change these there, too. Then the new list places partitions.
 
     Raises:
         SettingError: the change is not possible.
@@ -91,6 +92,9 @@ async def change(
     check_names(new, targets)
     await _store(new, targets)
     await pause(SETTLED_S)
+    for shard in new.shards:
+        if shard.added_in == new.version > 1:
+            await shard_list.copy_definitions(targets[new.shards[0].name], targets[shard.name])
     opened = structs.replace(new, opened=new.version)
     await _store(opened, targets)
     return opened

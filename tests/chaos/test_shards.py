@@ -8,10 +8,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import asyncpg
+import httpx
 import pytest
 
+from queen.core.placement import with_added
+from queen.postgres.dsn import parse
+from queen.shards.setup import change
 from tests.support.outage import FragilePostgres, fragile_postgres
 from tests.support.processes import open_folder
+from tests.support.servers import create_database, drop_database
 from tests.support.shards import serving_shards
 from tests.support.traffic import Traffic
 
@@ -108,3 +114,63 @@ def test_a_group_that_begins_while_a_database_is_down_misses_nothing(
         while found.count(2) < len(NAMES):
             found += pop(30_000)
         assert set(found) <= {1, 2}  # what was spooled before is stored after the beginning
+
+
+@pytest.fixture
+def empty_databases(postgres: str) -> Iterator[dict[str, str]]:
+    made = {name: asyncio.run(create_database(postgres)) for name in NAMES}
+    yield made
+    for url in made.values():
+        asyncio.run(drop_database(postgres, url))
+
+
+def test_a_database_is_added_under_load(empty_databases: dict[str, str], tmp_path: Path) -> None:
+    seed = int(os.environ.get("QUEEN_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"QUEEN_SEED={seed}")
+    first = {name: empty_databases[name] for name in ("a", "b")}
+    with serving_shards(first, tmp_path / "first"):
+        pass  # the list has two shards
+    targets = {name: parse(url, "test", 5000) for name, url in empty_databases.items()}
+    with serving_shards(empty_databases, tmp_path / "server", "--workers", "2") as server:
+        traffic = Traffic(f"http://127.0.0.1:{server.port}", f"grown-{seed}", seed)
+        options = {"leaseTime": 2, "retryLimit": 7}
+        assert server.request("POST", "/api/v1/configure", {"queue": traffic.queue, "options": options})[0] == 200
+
+        async def add() -> None:
+            made = [asyncio.create_task(push_to_new(traffic, f"new{number}")) for number in range(40)]
+            await change(targets, lambda known: with_added(known, "c"))
+            made += [asyncio.create_task(push_to_new(traffic, f"newer{number}")) for number in range(40)]
+            await asyncio.gather(*made)
+
+        asyncio.run(traffic.run(add, [f"p{number}" for number in range(6)], consumers=4))
+        asyncio.run(traffic.judge(*empty_databases.values()))
+        assert asyncio.run(partitions_of(empty_databases["c"], traffic.queue)) > 0
+        status, shown = server.request("GET", f"/api/v1/resources/queues/{traffic.queue}")
+        assert status == 200
+        assert shown["options"]["retryLimit"] == 7
+
+
+async def push_to_new(traffic: Traffic, partition: str) -> None:
+    """Makes a partition, beside others that are made."""
+    async with httpx.AsyncClient(timeout=60) as client:
+        for number in range(3):
+            text = f"{partition}-{number}"
+            item = {"queue": traffic.queue, "partition": partition, "payload": number, "transactionId": text}
+            answer = await traffic.request(client, "POST", "/api/v1/push", json={"items": [item]})
+            assert answer.status_code == 201, answer.text
+            traffic.journal.answered[partition].append(text)
+
+
+async def partitions_of(url: str, queue: str) -> int:
+    """How many partitions of a queue a database has, whose options are those of the others."""
+    connection = await asyncpg.connect(url)
+    try:
+        limit, number = await connection.fetchrow(
+            "SELECT q.retry_limit, count(p.id) FROM queen.queues AS q LEFT JOIN queen.partitions AS p ON p.queue_id = q.id"
+            " WHERE q.name = $1 GROUP BY q.id",
+            queue,
+        )
+    finally:
+        await connection.close()
+    assert limit == 7
+    return int(number)

@@ -147,9 +147,7 @@ class GroupsOfAll:
     async def on_queues(self, wanted: QueuesOfGroup, page: Page[GroupOrder]) -> tuple[list[GroupRow], int]:
         """A page of the queues of a group, and how many there are."""
         asked, all_ = structs.replace(wanted, behind=False), Page(GroupOrder.NAME, ROWS_MAX)
-        parts = await self._context.everywhere(
-            lambda each: each.administration.consumer_groups.on_queues(asked, all_)
-        )
+        parts = await self._context.everywhere(lambda each: each.administration.consumer_groups.on_queues(asked, all_))
         rows = groups_of_all([rows for rows, _ in parts])
         found = [row for row in rows if row.total_lag] if wanted.behind else rows
         shown = sorted_groups(found, page)
