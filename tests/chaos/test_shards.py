@@ -166,7 +166,8 @@ async def partitions_of(url: str, queue: str) -> int:
     connection = await asyncpg.connect(url)
     try:
         limit, number = await connection.fetchrow(
-            "SELECT q.retry_limit, count(p.id) FROM queen.queues AS q LEFT JOIN queen.partitions AS p ON p.queue_id = q.id"
+            "SELECT q.retry_limit, count(p.id) FROM queen.queues AS q"
+            " LEFT JOIN queen.partitions AS p ON p.queue_id = q.id"
             " WHERE q.name = $1 GROUP BY q.id",
             queue,
         )
