@@ -7,14 +7,12 @@ shard. A pop that names no partition looks at one shard after another, and then 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from datetime import datetime
 from itertools import count
 from typing import Any
 from uuid import UUID
 
 from msgspec import Struct, structs
 
-from queen.core.administration import GroupFilter, GroupOrder, Page
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
 from queen.core.job_type import JobType
 from queen.core.placement import slot_of
@@ -25,7 +23,8 @@ from queen.engine.handlers.give_back import give_back
 from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
 from queen.engine.metrics import EngineMetrics
-from queen.log.requests import QUEUE_MODE, Acked, Pop, Popped
+from queen.log.requests import Acked, Pop, Popped
+from queen.shards.beginning import begun, is_known
 from queen.shards.division import Division, divisions
 from queen.shards.homes import Homes
 from queen.shards.metrics import combined
@@ -36,8 +35,6 @@ log = logging.getLogger("queen.engine")
 #: How often a request is divided again because its partition turned out to belong to another shard, and the pause
 #: before: longer together than a change of the list takes.
 _ATTEMPTS, _PAUSE_S = 30, 0.25
-#: Groups of a queue whose names contain the one that is looked for.
-_ALIKE_MAX = 1000
 #: PostgreSQL's code for a partition that is not made there (sql/procedures/resolve_partitions.sql).
 _MISPLACED = "QN006"
 _CHANGING = "The list of databases is being changed, and the partition cannot be made yet: try again"
@@ -154,7 +151,11 @@ class Router:
         if job.kind is JobType.CUSTOM:
             return None
         slots = self._divisions[job.kind].slots(job.request)
-        return slots[0] if slots is not None and len(set(slots)) == 1 and slots[0] in self._shards.engines else None
+        if slots is None or len(set(slots)) != 1 or slots[0] not in self._shards.engines:
+            return None
+        if job.kind is JobType.POP and not is_known(self._shards.contexts[slots[0]], job.request):
+            return None
+        return slots[0]
 
     def _start(self, job: Job, work: Coroutine[Any, Any, Any]) -> None:
         task = self._loop.create_task(self._carry_out(job, work))
@@ -197,6 +198,9 @@ class Router:
 
     async def _carry_out_part(self, slot: int, kind: JobType, request: Any, attempt: int) -> Any:  # noqa: ANN401
         """The result of a part; it is divided again if a partition of it belongs to another shard."""
+        if kind is JobType.POP:
+            asked = await begun(self._shards.contexts, slot, request)
+            return await self._first([(slot, self._send(slot, kind, asked))], asked)
         try:
             return await self._send(slot, kind, request).future
         except DataRejectedError as problem:
@@ -233,8 +237,8 @@ class Router:
         for number in range(len(slots)):
             slot = slots[(first + number) % len(slots)]
             try:
-                begun = await self._beginning(slot, at_once)
-                popped = await self._first([(slot, self._send(slot, JobType.POP, begun))], pop)
+                asked = await begun(self._shards.contexts, slot, at_once)
+                popped = await self._first([(slot, self._send(slot, JobType.POP, asked))], pop)
             except QueenError as problem:
                 problems.append(problem)
                 continue
@@ -249,8 +253,8 @@ class Router:
 
     async def _wait_anywhere(self, pop: Pop, left_ms: int, job: Job | None) -> Popped:
         leased = structs.replace(pop, wait_ms=left_ms, auto_ack=False)
-        begun = [(slot, await self._beginning(slot, leased)) for slot in self._slots]
-        parts = [(slot, self._send(slot, JobType.POP, each)) for slot, each in begun]
+        asked = [(slot, await begun(self._shards.contexts, slot, leased)) for slot in self._slots]
+        parts = [(slot, self._send(slot, JobType.POP, each)) for slot, each in asked]
         for _, part in parts:
             part.client = job.client if job is not None else None  # each shard shows who waits
         popped = await self._first(parts, leased)
@@ -259,19 +263,6 @@ class Router:
         slot = slot_of(popped.claims[0].part_id)
         acked: Acked = await self._send(slot, JobType.ACK, ack_of(popped, pop.group)).future
         return acknowledged(popped, acked)
-
-    async def _beginning(self, slot: int, pop: Pop) -> Pop:
-        """A pop whose group begins on a shard when it began on the others, which may have been before.
-
-        A group that begins while a database is down would miss there what is pushed until it is back.
-        """
-        known = self._shards.contexts[slot].cache.known_group(pop.queue, None, pop.group)
-        if pop.mode != "new" or pop.group == QUEUE_MODE or not pop.queue or known is not None:
-            return pop
-        others = [context for other, context in self._shards.contexts.items() if other != slot]
-        starts = await asyncio.gather(*[_start_of(context, pop.queue, pop.group) for context in others])
-        since = min([start for start in starts if start is not None], default=None)
-        return pop if since is None else structs.replace(pop, mode="timestamp", since=since)
 
     async def _first(self, parts: Sequence[tuple[int, Part]], pop: Pop) -> Popped:
         """The first answer with messages; what the others find is given back.
@@ -306,19 +297,6 @@ class Router:
             task = self._loop.create_task(give_back(self._shards.contexts[slot], found.result(), pop.group))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-
-async def _start_of(context: Context, queue: str, group: str) -> datetime | None:
-    """When a group began on a shard; ``None``: it has not, or the shard cannot tell."""
-    if context.unavailable:
-        return None
-    try:
-        rows = await context.administration.consumer_groups.groups(
-            GroupFilter([queue], group), Page(GroupOrder.NAME, _ALIKE_MAX)
-        )
-    except QueenError:
-        return None
-    return next((row.since for row in rows if row.name == group and row.subscription_mode != "all"), None)
 
 
 def _is_misplaced(result: Any) -> bool:  # noqa: ANN401 - any result
