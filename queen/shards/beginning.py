@@ -1,18 +1,19 @@
-"""Where a consumer group begins on a shard that does not have it: where it began on the others.
+"""A consumer group begins on all shards at once, in the same place, whichever of them its first pop asks.
 
-The first pop of a group decides where it begins, in all partitions. It may have asked one shard only, because that had
-messages, or because another was down.
+Otherwise a shard would not know the group until a pop asks it: retention would not wait for it, and what an operator
+does to the group would not reach its partitions there. A shard that is down gets the group when it is back.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from queen.core.administration import GroupFilter, GroupOrder, Page
 from queen.core.errors import QueenError
 from queen.engine.context import Context
+from queen.engine.ports import Subscription
 from queen.log.requests import QUEUE_MODE, Pop
 
 #: Groups of a queue whose names contain the one that is looked for.
@@ -20,41 +21,81 @@ _ALIKE_MAX = 1000
 
 
 class Beginning(Struct, frozen=True):
-    """Where a group begins: with all messages, or with those from a time on."""
+    """Where a group begins: as of ``queen.log.requests.Pop``."""
 
     mode: str
     since: datetime | None = None
 
 
 def is_known(context: Context, pop: Pop) -> bool:
-    """Whether the group of a pop is known to have begun on a shard, or needs no beginning."""
-    return pop.group == QUEUE_MODE or not pop.queue or context.cache.known_group(pop.queue, None, pop.group) is not None
+    """Whether the group of a pop of one queue is known to have begun on a shard."""
+    return context.cache.known_group(pop.queue, None, pop.group) is not None
 
 
-async def begun(contexts: Mapping[int, Context], slot: int, pop: Pop) -> Pop:
-    """A pop for one shard, whose group begins there as on the others."""
-    if is_known(contexts[slot], pop):
-        return pop
-    others = [context for other, context in contexts.items() if other != slot]
-    found = await asyncio.gather(*[_beginning(context, pop.queue, pop.group) for context in others])
-    beginnings = [each for each in found if each is not None]
-    if not beginnings:
-        return pop
-    first = min(beginnings, key=lambda each: (each.since is not None, each.since))
-    return structs.replace(pop, mode=first.mode, since=first.since)
+async def begin(contexts: Mapping[int, Context], pop: Pop) -> None:
+    """Lets the group of a pop begin on all shards that are available, on each queue of the pop."""
+    available = [context for context in contexts.values() if not context.unavailable]
+    queues = [pop.queue] if pop.queue else await _matching(available, pop)
+    await asyncio.gather(*[_begin(available, queue, pop) for queue in queues])
 
 
-async def _beginning(context: Context, queue: str, group: str) -> Beginning | None:
-    """Where a group began on a shard; ``None``: it has not, or the shard cannot tell."""
-    if context.unavailable:
-        return None
+async def _matching(contexts: Sequence[Context], pop: Pop) -> list[str]:
+    """The queues of a namespace and task, on any shard."""
+    found = await asyncio.gather(
+        *[context.database.find_queues(pop.namespace, pop.task) for context in contexts], return_exceptions=True
+    )
+    return sorted({queue for queues in found if not isinstance(queues, BaseException) for queue, _ in queues})
+
+
+async def _begin(contexts: Sequence[Context], queue: str, pop: Pop) -> None:
+    if all(context.cache.known_group(queue, None, pop.group) is not None for context in contexts):
+        return
+    found = await asyncio.gather(*[_look(context, queue, pop.group) for context in contexts])
+    if pop.group == QUEUE_MODE and all(each is None or each.queue_id is None for each in found):
+        return  # a pop of an unknown queue leaves no trace
+    have = [
+        context for context, each in zip(contexts, found, strict=True) if each is not None and each.grp_id is not None
+    ]
+    lack = [context for context, each in zip(contexts, found, strict=True) if each is not None and each.grp_id is None]
+    beginning = await _beginning(have, queue, pop)
+    await asyncio.gather(*[_subscribe(context, queue, pop.group, beginning) for context in lack])
+
+
+async def _look(context: Context, queue: str, group: str) -> Subscription | None:
+    """What a shard knows of a group; ``None``: it does not answer."""
     try:
-        rows = await context.administration.consumer_groups.groups(
-            GroupFilter([queue], group), Page(GroupOrder.NAME, _ALIKE_MAX)
+        return await context.past_locks(
+            lambda: context.database.subscribe(queue, group, "all", None, create_queue=False, create_group=False)
         )
     except QueenError:
         return None
-    row = next((row for row in rows if row.name == group), None)
-    if row is None:
-        return None
-    return Beginning("all") if row.subscription_mode == "all" else Beginning("timestamp", row.since)
+
+
+async def _beginning(have: Sequence[Context], queue: str, pop: Pop) -> Beginning:
+    """Where the group began on the shards that have it, or else where the pop says."""
+    if pop.group == QUEUE_MODE:
+        return Beginning("all")
+    wanted, page = GroupFilter([queue], pop.group), Page(GroupOrder.NAME, _ALIKE_MAX)
+    for context in have:
+        try:
+            rows = await context.administration.consumer_groups.groups(wanted, page)
+        except QueenError:
+            continue
+        for row in rows:
+            if row.name == pop.group:
+                return Beginning("all") if row.subscription_mode == "all" else Beginning("timestamp", row.since)
+    return Beginning(pop.mode, pop.since)
+
+
+async def _subscribe(context: Context, queue: str, group: str, beginning: Beginning) -> None:
+    """Makes a group, and its queue. What fails here is done by the pop itself, or by the next one."""
+    try:
+        made = await context.past_locks(
+            lambda: context.database.subscribe(
+                queue, group, beginning.mode, beginning.since, create_queue=True, create_group=True
+            )
+        )
+    except QueenError:
+        return
+    if made.unfinished:
+        context.unfinished.add((queue, group))

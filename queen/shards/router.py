@@ -24,7 +24,7 @@ from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
 from queen.engine.metrics import EngineMetrics
 from queen.log.requests import Acked, Pop, Popped
-from queen.shards.beginning import begun, is_known
+from queen.shards.beginning import begin, is_known
 from queen.shards.division import Division, divisions
 from queen.shards.homes import Homes
 from queen.shards.metrics import combined
@@ -199,8 +199,7 @@ class Router:
     async def _carry_out_part(self, slot: int, kind: JobType, request: Any, attempt: int) -> Any:  # noqa: ANN401
         """The result of a part; it is divided again if a partition of it belongs to another shard."""
         if kind is JobType.POP:
-            asked = await begun(self._shards.contexts, slot, request)
-            return await self._first([(slot, self._send(slot, kind, asked))], asked)
+            return await self._pop_there(slot, request)
         try:
             return await self._send(slot, kind, request).future
         except DataRejectedError as problem:
@@ -231,14 +230,15 @@ class Router:
             QueenError: no shard could be asked.
         """
         until = self._loop.time() + pop.wait_ms / 1000
+        if not pop.queue:
+            await begin(self._shards.contexts, pop)
         at_once, first = structs.replace(pop, wait_ms=0), next(self._turn)
         problems = []
         slots = self._shards.homes.available() or self._slots
         for number in range(len(slots)):
             slot = slots[(first + number) % len(slots)]
             try:
-                asked = await begun(self._shards.contexts, slot, at_once)
-                popped = await self._first([(slot, self._send(slot, JobType.POP, asked))], pop)
+                popped = await self._pop_there(slot, at_once)
             except QueenError as problem:
                 problems.append(problem)
                 continue
@@ -251,10 +251,15 @@ class Router:
             raise problems[0]
         return Popped()
 
+    async def _pop_there(self, slot: int, pop: Pop) -> Popped:
+        """The messages of a pop on one shard."""
+        if pop.queue and not is_known(self._shards.contexts[slot], pop):
+            await begin(self._shards.contexts, pop)
+        return await self._first([(slot, self._send(slot, JobType.POP, pop))], pop)
+
     async def _wait_anywhere(self, pop: Pop, left_ms: int, job: Job | None) -> Popped:
         leased = structs.replace(pop, wait_ms=left_ms, auto_ack=False)
-        asked = [(slot, await begun(self._shards.contexts, slot, leased)) for slot in self._slots]
-        parts = [(slot, self._send(slot, JobType.POP, each)) for slot, each in asked]
+        parts = [(slot, self._send(slot, JobType.POP, leased)) for slot in self._slots]
         for _, part in parts:
             part.client = job.client if job is not None else None  # each shard shows who waits
         popped = await self._first(parts, leased)

@@ -7,13 +7,17 @@ from datetime import timedelta
 from typing import Any
 
 from queen.config import Settings
+from queen.core.administration import Registration, Seek
 from queen.core.errors import ConflictError
 from queen.core.job_type import JobType
 from queen.core.placement import first_list, lease_on
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
+from queen.engine.handlers.consumer_groups import seek_group, update_subscription
 from queen.engine.handlers.give_up import give_up
-from queen.engine.handlers.removal import delete_message
+from queen.engine.handlers.pause import pause
+from queen.engine.handlers.removal import delete_group_of_queues, delete_message
+from queen.engine.handlers.streams import register_stream
 from queen.engine.job import Job
 from queen.engine.job_queue import JobQueue
 from queen.engine.job_specs import JOB_SPECS
@@ -68,6 +72,7 @@ class ShardedBroker(Broker):
                 new_lease=lambda slot=slot: lease_on(slot),
             )  # fmt: skip
             engines[slot] = _engine(contexts[slot], router)
+            contexts[slot].notify = engines[slot].notify
         homes = Homes(self.shards, contexts, 1000)
         self._context: Any = ShardedContext(contexts, homes)
         self._contexts, self._router = contexts, router
@@ -123,7 +128,7 @@ class ShardedBroker(Broker):
             case model.Removed():
                 return model.Removed({name: offset for each in outcomes for name, offset in each.oldest.items()})  # type: ignore[union-attr]
             case model.Evicted():
-                return model.Evicted(sum(each.messages for each in outcomes))  # type: ignore[union-attr]
+                return model.Evicted(sum(each.count for each in outcomes))  # type: ignore[union-attr]
         return model.Cleaned(frozenset().union(*[each.partitions for each in outcomes]))  # type: ignore[union-attr]
 
     async def _tidy_one(self, pool: Pool, operation: Any) -> model.Outcome:
@@ -140,8 +145,27 @@ class ShardedBroker(Broker):
             case model.GiveUp():
                 moved = await give_up(context, await self._key(operation), operation.group, operation.error)
                 return model.GivenUp(moved.known, frozenset(moved.groups or ()) if moved.known else frozenset())
-            case _:
-                return await super()._administer(operation)
+            case model.Seek():
+                since = at(operation.since) if operation.since > float("-inf") else None
+                seek = Seek(operation.group, operation.queue, operation.partition, operation.to_end, since)
+                return model.SeekResult((await seek_group(context, seek)).updated)
+            case model.UpdateSubscription():
+                known = await context.everywhere(
+                    lambda each: update_subscription(each, operation.queue, operation.group, at(operation.since))
+                )
+                return model.UpdatedSubscription(any(known))
+            case model.DeleteGroup():
+                name, group, subscription = operation.queue, operation.group, operation.subscription
+                return model.DeletedGroup(await delete_group_of_queues(context, group, name, subscription=subscription))
+            case model.Pause():
+                return model.Paused(await pause(context, operation.queue, operation.group, paused=operation.paused))
+        raise AssertionError(operation)
+
+    async def _register(self, operation: model.Register) -> model.Registered:
+        registration = Registration(operation.stream, "source", operation.chain, reset=operation.reset)
+        registered = await register_stream(self._context, registration)
+        self._streams[operation.stream] = registered.stream
+        return model.Registered(registered.fresh, registered.conflict)
 
 
 def _engine(context: Context, router: Router) -> Engine:
