@@ -78,7 +78,7 @@ BEGIN
     LOOP
         v_upto := CASE
             WHEN v_segment.created_at < p_older THEN v_segment.last_off
-            WHEN v_segment.created_at < p_older_done THEN least(v_segment.last_off, v_done)
+            WHEN v_done IS NOT NULL AND v_segment.created_at < p_older_done THEN least(v_segment.last_off, v_done)
         END;
         v_number := v_upto - v_segment.last_off + v_segment.n;
         EXIT WHEN coalesce(v_number <= 0, true);

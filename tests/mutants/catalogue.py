@@ -524,6 +524,11 @@ MUTANTS: tuple[Mutant, ...] = (
         tests=KEPT,
     ),
     _sql(
+        "G-RET-2", "to completedRetentionSeconds everything is completed that no group waits for, if there is another limit",
+        (EXPIRED, "WHEN v_done IS NOT NULL AND v_segment", "WHEN v_segment"),
+        tests="tests/property/test_engine_against_model.py::test_what_no_group_has_completed_is_no_completed_message",
+    ),
+    _sql(
         "G-RET-4", "what was pushed together stays as long as one of it must",
         (EXPIRED, "THEN least(v_segment.last_off, v_done)", "AND v_segment.last_off <= v_done THEN v_segment.last_off"),
         tests=COMBINATIONS,

@@ -458,6 +458,21 @@ def test_messages_before_the_start_of_a_pending_group_are_not_evicted_for_it(bro
     assert {letter.group for letter in state.queues["q"].dead_letters} == {"now"} | ({"later"} if start < 20 else set())
 
 
+@checks("G-RET-2", level=Level.MODEL)
+@pytest.mark.parametrize("groups", [(), ("now",)])
+def test_what_no_group_has_completed_is_no_completed_message(broker: Broker, groups: tuple[str, ...]) -> None:
+    """Found by Hypothesis: without a group, completedRetentionSeconds removed all if there was another limit, too."""
+    options = model.Options(completed_retention_seconds=5, ttl=60, retention_enabled=True, retention_seconds=60)
+    _, observed = play(
+        broker,
+        (0, model.Configure("q", options)),
+        (0, model.Push((model.PushItem("q", 0), model.PushItem("q", 1)))),
+        *[(0, model.Pop("q", group=group, auto_ack=True)) for group in groups],
+        (6, model.RemoveExpired("q")),
+    )
+    assert observed == model.Removed({"Default": len(groups)})
+
+
 @checks("G-STR-2", level=Level.MODEL)
 def test_a_cycle_that_ends_at_a_deleted_message_is_told_that_it_is_done(broker: Broker) -> None:
     """Found by Hypothesis: of a lease that is over, and with a message before it that is not done."""
