@@ -19,6 +19,7 @@ from tests.support.sharded_broker import ShardedBroker, SpansError
 NAMES = ("a", "b", "c")
 import os
 from hypothesis import Phase
+
 PHASES = [Phase.generate] if os.environ.get("NOSHRINK") else list(Phase)
 
 
@@ -71,5 +72,6 @@ def broker(postgres: str) -> Iterator[ShardedBroker]:
 def test_three_databases_answer_what_the_model_of_one_allows(broker: ShardedBroker) -> None:
     ShardsAgainstModel.broker = broker
     run_state_machine_as_test(
-        ShardsAgainstModel, settings=settings(stateful_step_count=40, suppress_health_check=list(HealthCheck), phases=PHASES)
+        ShardsAgainstModel,
+        settings=settings(stateful_step_count=40, suppress_health_check=list(HealthCheck), phases=PHASES),
     )

@@ -13,6 +13,7 @@ from queen.core.job_type import JobType
 from queen.core.placement import first_list, lease_on
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
+from queen.engine.handlers.configuration import begin_everywhere
 from queen.engine.handlers.consumer_groups import seek_group, update_subscription
 from queen.engine.handlers.give_up import give_up
 from queen.engine.handlers.pause import pause
@@ -124,6 +125,9 @@ class ShardedBroker(Broker):
 
     async def _tidy(self, operation: model.RemoveExpired | model.EvictOverdue | model.RemoveIdle) -> model.Outcome:
         outcomes = [await self._tidy_one(pool, operation) for pool in self._pools]
+        if isinstance(operation, model.EvictOverdue):
+            # Eviction of a queue without a group lets queue mode begin, on that database only.
+            await begin_everywhere(self._context, operation.queue, model.QUEUE_MODE)
         match outcomes[0]:
             case model.Removed():
                 return model.Removed({name: offset for each in outcomes for name, offset in each.oldest.items()})  # type: ignore[union-attr]

@@ -23,6 +23,12 @@ async def configure(context: Context, configuration: QueueConfiguration) -> Conf
     return ConfiguredQueue(configured[0].queue_id, part_id, more=any(each.more for each in configured))
 
 
+async def begin_everywhere(context: Context, queue: str, group: str) -> None:
+    """Lets a group that has begun on one of several databases begin on the others."""
+    if len(context.named()) > 1:
+        await spread(context, queue, group)
+
+
 async def spread(context: Context, queue: str, group: str | None) -> None:
     """Makes a queue, and a group of it, in those of several databases that do not have it yet."""
     configured = await context.with_retries(lambda _again: context.reads.catalogue.configuration(queue))
