@@ -17,10 +17,6 @@ from tests.support.servers import create_database, drop_database
 from tests.support.sharded_broker import ShardedBroker, SpansError
 
 NAMES = ("a", "b", "c")
-import os
-from hypothesis import Phase
-
-PHASES = [Phase.generate] if os.environ.get("NOSHRINK") else list(Phase)
 
 
 class ShardsAgainstModel(EngineAgainstModel):
@@ -73,5 +69,5 @@ def test_three_databases_answer_what_the_model_of_one_allows(broker: ShardedBrok
     ShardsAgainstModel.broker = broker
     run_state_machine_as_test(
         ShardsAgainstModel,
-        settings=settings(stateful_step_count=40, suppress_health_check=list(HealthCheck), phases=PHASES),
+        settings=settings(stateful_step_count=40, suppress_health_check=list(HealthCheck)),
     )
