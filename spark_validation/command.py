@@ -216,6 +216,8 @@ def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) ->
         installation = None
         if request.dsn:
             with Snapshot(request.dsn) as snapshot:
+                if request.journal:
+                    snapshot.check_primary()  # before Spark is started for nothing
                 installation = snapshot.installation()
         origin = Origin(installation, str(request.journal.resolve()) if request.journal else None)
         checkpoint = stack.enter_context(opened(request.checkpoint or work / "watch", origin))

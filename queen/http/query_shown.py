@@ -7,8 +7,9 @@ SHOWN = frozenset(
     {
         "Action", "after", "autoAck", "autopilot", "batch", "behind", "conflation", "consumerGroup", "cursorCreatedAt",
         "cursorMessageId", "database", "deleteMetadata", "error", "from", "group", "hostname", "interval",
-        "leaseSeconds", "limit", "minLagSeconds", "namespace", "ns", "offset", "order", "partition", "partitions",
-        "queue", "reverse", "search", "status", "subscriptionFrom", "subscriptionMode", "task", "timeout", "timestamp",
+        "leaseSeconds", "limit", "minLagSeconds", "name", "namespace", "ns", "offset", "order", "partition",
+        "partitions", "queue", "reverse", "search", "status", "subscriptionFrom", "subscriptionMode", "task", "timeout",
+        "timestamp",
         "to", "toBeginning", "toEnd", "txn", "wait", "workerId",
     }
 )  # fmt: skip

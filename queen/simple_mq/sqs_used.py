@@ -1,5 +1,6 @@
 """The queues of SQS that workers of an instance have used, so that each worker knows them while PostgreSQL is down."""
 
+import logging
 from contextlib import suppress
 
 import msgspec
@@ -8,7 +9,9 @@ from msgspec import Struct
 from queen.simple_mq.sqs_requests import SqsQueue
 from queen.spool.spool import Spool
 
-#: About 50,000 queues; workers know only their own beyond that.
+log = logging.getLogger("queen.spool")
+
+#: About 50,000 queues, or changes of their attributes; workers know only their own beyond that.
 _FILE_BYTES_MAX = 16 << 20
 
 
@@ -26,18 +29,29 @@ class UsedQueues:
     """The list of one worker, and the file of all."""
 
     def __init__(self) -> None:
-        self._mine: dict[str, SqsQueue | None] = {}
+        self._mine: dict[str, SqsQueue] = {}
         self._all: dict[str, SqsQueue | None] = {}
         self._read = 0
+        self._full = False
 
     def note(self, spool: Spool, name: str, queue: SqsQueue | None) -> None:
         """Notes what PostgreSQL has said of a name."""
         if self._mine.get(name) == queue:
             return
-        self._mine[name] = queue
+        if queue is None:
+            del self._mine[name]
+        else:
+            self._mine[name] = queue
         with suppress(OSError):  # then other workers refuse its messages during an outage
             if spool.sqs_queues_size < _FILE_BYTES_MAX:
                 spool.note_sqs_queue(msgspec.json.encode(_Line(name, queue)))
+            elif not self._full:
+                self._full = True
+                log.warning(
+                    "The list of SQS queues beside the spool is full (%s MiB): while PostgreSQL is down, a worker "
+                    "refuses messages for queues that it has not used itself. A restart of the server empties the list",
+                    _FILE_BYTES_MAX >> 20,
+                )
 
     def find(self, spool: Spool, name: str) -> SqsQueue | None:
         """The queue of a name, as a worker has noted it last; ``None``: none has, or it is gone."""

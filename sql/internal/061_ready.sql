@@ -42,7 +42,8 @@ END $$;
 COMMENT ON FUNCTION queen.visible_messages IS 'Internal: how many messages of a partition a pop sees.';
 
 -- The partitions of which a pop would deliver something now, and how many messages; of these only, or of all (null); p_limit of
--- them, or all (null). Nothing under a live lease, nothing while a retry or a delay lasts, and nothing of what is paused. A group that is not there (null) would begin at the oldest message.
+-- them, or all (null). Nothing under a live lease, nothing while a retry or a delay lasts, and nothing of what is paused. A group that is not there (null)
+-- would begin at the oldest message that has not waited too long.
 CREATE OR REPLACE FUNCTION queen.ready_partitions(p_queue bigint, p_parts bigint[], p_grp bigint, p_limit bigint)
 RETURNS TABLE (part_id bigint, ready bigint)
 LANGUAGE plpgsql STABLE
@@ -55,7 +56,10 @@ DECLARE
     v_now timestamptz := queen.clock();
     v_queue record;
 BEGIN
-    SELECT q.delayed_processing AS delay, q.window_buffer AS patience, g.starts_at, q.paused OR coalesce(g.paused, false) AS paused
+    SELECT
+        q.delayed_processing AS delay, q.window_buffer AS patience, g.starts_at,
+        q.paused OR coalesce(g.paused, false) AS paused,
+        CASE WHEN q.max_wait_time_seconds > 0 THEN v_now - make_interval(secs => q.max_wait_time_seconds) END AS in_time
     INTO v_queue
     FROM queen.queues AS q LEFT JOIN queen.consumer_groups_metadata AS g ON g.id = p_grp WHERE q.id = p_queue;
     IF v_queue.paused THEN
@@ -75,7 +79,7 @@ BEGIN
         JOIN queen.partition_consumers AS c ON c.part_id = u.id AND c.grp_id = p_grp
         WHERE c.ready_at <= v_now
         UNION ALL
-        SELECT p.id, queen.visible_messages(p.id, NULL, NULL, NULL, v_queue.delay, v_queue.patience, v_now)
+        SELECT p.id, queen.visible_messages(p.id, NULL, NULL, v_queue.in_time, v_queue.delay, v_queue.patience, v_now)
         FROM queen.partitions AS p
         WHERE p_grp IS NULL AND p.queue_id = p_queue AND (p_parts IS NULL OR p.id = ANY(p_parts))
     ) AS r

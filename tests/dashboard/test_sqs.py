@@ -21,7 +21,7 @@ def sqs(server: Server) -> Any:
 
 @pytest.fixture
 def name() -> str:
-    """A name that nobody else uses."""
+    """A name that no other test uses."""
     return f"orders-{uuid4().hex[:8]}"
 
 

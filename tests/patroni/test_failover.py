@@ -70,7 +70,7 @@ def cut_off_from_peers(nodes: Cluster, old: Node) -> None:
 
 
 def cut_off_from_all(nodes: Cluster, old: Node) -> None:
-    """Nobody reaches it."""
+    """No other host reaches it."""
     cut_off_from_peers(nodes, old)
     old.host.cut_off(HUB)
 
@@ -174,7 +174,7 @@ def test_an_old_primary_that_wakes_up_answers_no_push_while_it_believes_to_be_on
         assert status == 201
         return str(answer[0]["status"])
 
-    # A server that knows this node only, and Patroni stays stopped: nobody fences it.
+    # A server that knows this node only, and Patroni stays stopped: so nothing fences it.
     with (
         open_folder() as folder,
         serving_database(old.dsn, folder, "--workers", "1", DB_STATEMENT_TIMEOUT="2000") as server,

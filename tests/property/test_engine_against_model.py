@@ -458,6 +458,18 @@ def test_messages_before_the_start_of_a_pending_group_are_not_evicted_for_it(bro
     assert {letter.group for letter in state.queues["q"].dead_letters} == {"now"} | ({"later"} if start < 20 else set())
 
 
+@checks("G-POP-6", level=Level.MODEL)
+def test_messages_that_have_waited_too_long_are_not_pending_for_a_new_group(broker: Broker) -> None:
+    """Found by Hypothesis: a pop of the group begins behind them."""
+    options = model.Options(max_wait_time_seconds=30)
+    play(broker, (0, model.Push((model.PushItem("q", 0),))), (31, model.Configure("q", options)))
+    [[pending]] = broker.query("SELECT queen.has_pending_messages_v1('q', NULL, 'new')")
+    assert pending is False
+    broker.perform(model.Push((model.PushItem("q", 1),)))
+    [[pending]] = broker.query("SELECT queen.has_pending_messages_v1('q', NULL, 'new')")
+    assert pending is True
+
+
 @checks("G-RET-2", level=Level.MODEL)
 @pytest.mark.parametrize("groups", [(), ("now",)])
 def test_what_no_group_has_completed_is_no_completed_message(broker: Broker, groups: tuple[str, ...]) -> None:

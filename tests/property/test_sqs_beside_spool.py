@@ -149,6 +149,20 @@ def test_deduplication_ids_are_kept_while_a_spool_may_hold_sends_of_their_time(b
     assert not calm.lasts(3060)
 
 
+def test_a_full_list_of_queues_is_told_once(
+    beside: Beside, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("queen.simple_mq.sqs_used._FILE_BYTES_MAX", 1)
+    used = UsedQueues()
+    for name in "abcd":
+        used.note(beside.spool, name, SqsQueue(A, name, False, {}, {}, at(0), at(0)))
+    assert len(beside.spool.sqs_queues().strip().split(b"\n")) == 1
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        "The list of SQS queues beside the spool is full (0 MiB)"
+    ]
+    assert used.find(beside.spool, "d") is not None, "a worker knows its own"
+
+
 def test_each_worker_knows_the_queues_that_others_have_used(beside: Beside) -> None:
     spool, one, other = beside.spool, UsedQueues(), UsedQueues()
     queue = SqsQueue(A, "a", True, {"DelaySeconds": "1"}, {}, at(0), at(0))
@@ -161,6 +175,7 @@ def test_each_worker_knows_the_queues_that_others_have_used(beside: Beside) -> N
     one.note(spool, "a", None)
     assert other.find(spool, "a") is None
     one.note(spool, "a", queue)
+    assert other.find(spool, "a") == queue
     spool.recover()
     assert UsedQueues().find(spool, "a") is None, "another start, other queues"
     assert one.find(spool, "a") == queue
