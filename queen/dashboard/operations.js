@@ -53,6 +53,7 @@ export const operations = {
   getRetention: operation("GET", "/api/v1/analytics/retention", "read-only"),
   getPrometheusMetrics: operation("GET", "/metrics/prometheus", "public"),
   sqs: operation("POST", "/sqs", "read-only"),
+  listDatabases: operation("GET", "/api/v1/status/databases", "read-only"),
   getBuffers: operation("GET", "/api/v1/status/buffers", "read-only"),
   setMaintenance: operation("POST", "/api/v1/system/maintenance", "admin"),
   setPopMaintenance: operation("POST", "/api/v1/system/maintenance/pop", "admin"),

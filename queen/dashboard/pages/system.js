@@ -2,6 +2,7 @@
 
 import { call } from "../api.js";
 import { Chart } from "../charts.js";
+import { Databases } from "../databases.js";
 import { card, facts, fill, h, select, tile, tiles } from "../dom.js";
 import { ago, bytes, count, duration, milliseconds, percent } from "../format.js";
 import { operations } from "../operations.js";
@@ -18,6 +19,7 @@ export const title = () => "System";
 
 export function open(view, _args, refreshNow) {
   const range = select(RANGES, "1", { "aria-label": "Time", onchange: refreshNow });
+  const databases = new Databases();
   const figures = h("div");
   const cpu = new Chart("CPU of all workers, percent of one core", [{ label: "User", colour: "--one" }, { label: "System", colour: "--two" }], percent);
   const memory = new Chart("Memory of all workers", [{ label: "Resident", colour: "--one" }], bytes);
@@ -55,12 +57,14 @@ export function open(view, _args, refreshNow) {
     { name: "Query", long: true, value: (row) => h("code", {}, String(row.query ?? "")) },
   ], { empty: "None" });
   view.append(
-    figures, h("div", { class: "filters" }, range),
+    databases.element, figures, h("div", { class: "filters" }, range),
     h("div", { class: "columns" }, cpu.element, memory.element, loop.element, polls.element),
     card("Workers", workers.element), card("Engine", h("p", {}, h("small", {}, "All workers of this instance, since its start.")), lanes.element),
     card("PostgreSQL", postgres, tables.element, h("h3", {}, "Active queries"), active.element));
 
   async function refresh() {
+    // The rest needs all of them.
+    await databases.refresh();
     const hours = Number(range.value);
     const from = since(hours);
     // Sums over all workers come from the server: there may be many workers.
