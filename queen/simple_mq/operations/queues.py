@@ -13,7 +13,7 @@ from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
 from queen.simple_mq import administration
-from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.interface import SimpleMq, home_of
 from queen.simple_mq.operations.paths import QUEUE, QUEUE_ID, parse_id, unknown_queue
 
 
@@ -43,7 +43,7 @@ class QueueAnswer(Struct):
 async def get_queue(server: Server, _req: QueenRequest, resp: falcon.asgi.Response, queue_id: str) -> None:
     """The dead-letter queue has an id once it has messages."""
     queue = parse_id(queue_id, "queue_id")
-    info = await server.ask(lambda context: SimpleMq.of(context).administration.describe_queue(queue))
+    info = await server.ask(lambda context: SimpleMq.of(home_of(context, queue)).administration.describe_queue(queue))
     if info is None:
         raise unknown_queue(queue)
     own_limit = UNSET if info.max_message_bytes is None else info.max_message_bytes
