@@ -325,7 +325,7 @@ async def assemble_database(
         for pool in pools:
             await pool.close()
 
-    return Assembled(engine, context, receive_packet, close)
+    return Assembled(engine, context, receive_packet, close, replay.store)
 
 
 def assembly(settings: Settings) -> Assemble:

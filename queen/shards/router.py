@@ -35,8 +35,6 @@ log = logging.getLogger("queen.engine")
 #: How often a request is divided again because its partition turned out to belong to another shard, and the pause
 #: before: longer together than a change of the list takes.
 _ATTEMPTS, _PAUSE_S = 30, 0.25
-#: PostgreSQL's code for a partition that is not made there (sql/procedures/resolve_partitions.sql).
-_MISPLACED = "QN006"
 _CHANGING = "The list of databases is being changed, and the partition cannot be made yet: try again"
 
 
@@ -97,7 +95,7 @@ class Router:
                 _settle(job.future, result)
             return
         self._whole.pop(job, None)
-        if _is_misplaced(result):
+        if isinstance(result, DataRejectedError) and result.misplaced:
             self._start(job, self._divide(job.kind, job.request, 1, job=job))
         else:
             self._answer(job, result)
@@ -203,7 +201,7 @@ class Router:
         try:
             return await self._send(slot, kind, request).future
         except DataRejectedError as problem:
-            if not _is_misplaced(problem):
+            if not problem.misplaced:
                 raise
             if attempt == _ATTEMPTS:
                 raise DatabaseUnavailableError(_CHANGING) from problem
@@ -219,7 +217,7 @@ class Router:
         try:
             return await self._shards.run(work)
         except DataRejectedError as problem:
-            if not _is_misplaced(problem):
+            if not problem.misplaced:
                 raise
             raise DatabaseUnavailableError(_CHANGING) from problem
 
@@ -302,11 +300,6 @@ class Router:
             task = self._loop.create_task(give_back(self._shards.contexts[slot], found.result(), pop.group))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-
-def _is_misplaced(result: Any) -> bool:  # noqa: ANN401 - any result
-    """Whether a partition turned out to belong to another shard."""
-    return isinstance(result, DataRejectedError) and result.sqlstate == _MISPLACED
 
 
 def _settle(future: "asyncio.Future[Any]", result: Any) -> None:  # noqa: ANN401 - a result or an exception
