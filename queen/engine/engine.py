@@ -225,6 +225,10 @@ class Engine:
         self._put(job)
         self._drain()
 
+    def seems_empty(self, pop: Pop) -> bool:
+        """Whether a long poll would be parked without a call: others wait, or a check has just found nothing."""
+        return not self._context.prefetch and self._waiters.ready_at_if_empty(pop, self._loop.time()) is not None
+
     def notify(self, news: Notification, origin: str = "") -> None:
         """Takes a notification of this worker or another one (``origin``), and checks as many long polls as it says."""
         if news.changed:

@@ -132,6 +132,10 @@ class Router:
         for engine in self._shards.engines.values():
             engine.release_waiters()
 
+    def seems_empty(self, pop: Pop) -> bool:
+        """Whether a long poll would be parked without a call on every shard."""
+        return all(engine.seems_empty(pop) for engine in self._shards.engines.values())
+
     async def stop(self) -> None:
         """Answers long polls, and waits for all other jobs."""
         self.release_waiters()
@@ -233,6 +237,8 @@ class Router:
         at_once, first = structs.replace(pop, wait_ms=0), next(self._turn)
         problems = []
         slots = self._shards.homes.available() or self._slots
+        if pop.wait_ms:
+            slots = [slot for slot in slots if not self._shards.engines[slot].seems_empty(pop)]
         for number in range(len(slots)):
             slot = slots[(first + number) % len(slots)]
             try:
@@ -245,7 +251,7 @@ class Router:
         left_ms = int(1000 * (until - self._loop.time()))
         if left_ms > 0:
             return await self._wait_anywhere(pop, left_ms, job)
-        if len(problems) == len(slots):
+        if problems and len(problems) == len(slots):
             raise problems[0]
         return Popped()
 
