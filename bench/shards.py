@@ -13,6 +13,7 @@ from itertools import count
 from msgspec import structs
 
 from queen.core.placement import ShardList, first_list, with_added
+from queen.main import LINGER_S
 
 #: Numbers of databases.
 SIZES = (1, 3, 10, 30, 100)
@@ -31,9 +32,7 @@ def grown(size: int) -> ShardList:
 
 
 def placement(size: int) -> tuple[float, float, float, float]:
-    """Microseconds to place a name; the fullest database relative to the mean; databases asked for a name that is not
-    remembered; the share of new names that one more database gets.
-    """
+    """What the columns of the first table say, in their order."""
     fresh, old = first_list([f"db{number}" for number in range(size)], []), grown(size)
     names = [f"customer-{number}" for number in range(_NAMES)]
     began = time.perf_counter()
@@ -59,6 +58,8 @@ class Pops:
         self._size, self._rate, self._left = size, consumers * load, _MESSAGES
         self._ready: list[int] = [0] * size
         self._parked: list[deque[int]] = [deque() for _ in range(size)]
+        #: Until when a database is known to have nothing, unless a notification comes.
+        self._empty = [0.0] * size
         self._waits: set[int] = set()
         self._events: list[tuple[float, int, int]] = []
         self._serial = count()
@@ -90,6 +91,7 @@ class Pops:
     def _arrive(self, now: float) -> None:
         """A message is stored: the long poll that has waited longest on its database gets it, with one call."""
         slot = self._random.randrange(self._size)
+        self._empty[slot] = 0.0
         while self._parked[slot]:
             consumer = self._parked[slot].popleft()
             if consumer in self._waits:
@@ -106,24 +108,25 @@ class Pops:
                 parked.remove(consumer)
 
     def _pop(self, now: float, consumer: int) -> None:
-        """Asks the databases on which no long poll waits, one after another; then waits on all, with a check on each
-        of them that nobody waits on.
+        """Looks at one database after another, and waits on those without messages.
+
+        Where others wait, or where nothing has come since a look, it waits without one.
         """
         self._turn += 1
-        quiet = {slot for slot in range(self._size) if self._parked[slot]}
         for number in range(self._size):
             slot = (self._turn + number) % self._size
-            if slot in quiet:
-                continue
-            self.calls += 1
-            if self._ready[slot]:
-                self._ready[slot] -= 1
-                self._deliver(now, consumer)
-                return
-        self.calls += self._size - len(quiet)
+            if not self._parked[slot] and self._empty[slot] <= now:
+                self.calls += 1
+                if self._ready[slot]:
+                    self._ready[slot] -= 1
+                    for parked in self._parked:
+                        if consumer in parked:
+                            parked.remove(consumer)
+                    self._deliver(now, consumer)
+                    return
+                self._empty[slot] = now + LINGER_S
+            self._parked[slot].append(consumer)
         self._waits.add(consumer)
-        for parked in self._parked:
-            parked.append(consumer)
 
 
 def main() -> None:

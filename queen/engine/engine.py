@@ -225,10 +225,6 @@ class Engine:
         self._put(job)
         self._drain()
 
-    def seems_empty(self, pop: Pop) -> bool:
-        """Whether a long poll would be parked without a call: others wait, or a check has just found nothing."""
-        return not self._context.prefetch and self._waiters.ready_at_if_empty(pop, self._loop.time()) is not None
-
     def notify(self, news: Notification, origin: str = "") -> None:
         """Takes a notification of this worker or another one (``origin``), and checks as many long polls as it says."""
         if news.changed:
@@ -615,6 +611,8 @@ class Engine:
         self._finish(job, problem)
 
     def _park(self, job: Job, ready_in_s: float) -> None:
+        if job.on_park is not None:
+            job.on_park()
         now = self._loop.time()
         lendable = job.kind is JobType.POP and job.reply is None and job.deadline > now + 3 * LENT_S
         if self._lending is not None and lendable and ready_in_s > LENT_S:

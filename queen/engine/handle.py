@@ -15,7 +15,6 @@ from queen.engine.context import Context
 from queen.engine.job import Job
 from queen.engine.lane_store import LaneStore
 from queen.engine.metrics import EngineMetrics
-from queen.log.requests import Pop
 
 
 class JobTaker(Protocol):
@@ -26,7 +25,6 @@ class JobTaker(Protocol):
     def release_waiters(self) -> None: ...  # noqa: D102
     def take_over(self, leases: Sequence[UUID]) -> None: ...  # noqa: D102
     def metrics(self) -> EngineMetrics: ...  # noqa: D102
-    def seems_empty(self, pop: Pop) -> bool: ...  # noqa: D102
     async def stop(self) -> None: ...  # noqa: D102
 
 
