@@ -36,7 +36,7 @@ log = logging.getLogger("queen.engine")
 #: before: longer together than a change of the list takes.
 _ATTEMPTS, _PAUSE_S = 30, 0.25
 #: A pop goes on to the next shard if one has not answered for so long; it may have failed.
-_SLOW_S = 0.05
+_SLOW_S = 0.5
 _CHANGING = "The list of databases is being changed, and the partition cannot be made yet: try again"
 
 
