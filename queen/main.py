@@ -81,6 +81,8 @@ log = logging.getLogger("queen.spool")
 SPECS = {**JOB_SPECS, **SIMPLE_MQ_SPECS}
 
 
+#: How long an empty wait list stays, with several databases: consumers come back to all, and most have nothing.
+LINGER_S = 2.0
 #: Pause of a worker that does not lead, or could not move timers or fire schedules.
 _TIMERS_S = 1.0
 
@@ -277,7 +279,8 @@ async def assemble_database(
     # Behind a pooler there are no notifications of other instances, so each wait list needs its own checks.
     checks_per_s = CHECKS_PER_S if not target.pooled else 0
     delivery = settings.delivery
-    waiters = Waiters(delivery.poll_initial_ms, delivery.poll_max_ms, checks_per_s, siblings.set_waiting)
+    linger_s = LINGER_S if shard else 0
+    waiters = Waiters(delivery.poll_initial_ms, delivery.poll_max_ms, checks_per_s, siblings.set_waiting, linger_s)
     shares = Shares(hot.size, cold.size, _waiters_max())
     engine = Engine(
         context,
@@ -325,7 +328,7 @@ async def assemble_database(
         for pool in pools:
             await pool.close()
 
-    return Assembled(engine, context, receive_packet, close)
+    return Assembled(engine, context, receive_packet, close, replay.store)
 
 
 def assembly(settings: Settings) -> Assemble:

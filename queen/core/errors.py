@@ -174,6 +174,11 @@ class DataRejectedError(QueenError):
         super().__init__(message)
         self.sqlstate = sqlstate
 
+    @property
+    def misplaced(self) -> bool:
+        """Whether a new partition belongs to another of several databases (sql/procedures/resolve_partitions.sql)."""
+        return self.sqlstate == "QN006"
+
 
 class SpoolError(QueenError):
     """PostgreSQL is down, and the spool on the local disk cannot take the push either."""

@@ -611,6 +611,8 @@ class Engine:
         self._finish(job, problem)
 
     def _park(self, job: Job, ready_in_s: float) -> None:
+        if job.on_park is not None:
+            job.on_park()
         now = self._loop.time()
         lendable = job.kind is JobType.POP and job.reply is None and job.deadline > now + 3 * LENT_S
         if self._lending is not None and lendable and ready_in_s > LENT_S:

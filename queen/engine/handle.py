@@ -13,6 +13,7 @@ from queen.core.job_type import JobType
 from queen.engine.bridge import Bridge
 from queen.engine.context import Context
 from queen.engine.job import Job
+from queen.engine.lane_store import LaneStore
 from queen.engine.metrics import EngineMetrics
 
 
@@ -35,12 +36,14 @@ class Assembled(Struct, frozen=True):
         context: what its handlers use.
         receive_packet: takes a packet of notifications that came by HTTP.
         close: closes connections and ends tasks.
+        lane_store: stores lanes of spool files in its database; ``None``: there are several.
     """
 
     engine: JobTaker
     context: Context
     receive_packet: Callable[[bytes], None]
     close: Callable[[], Awaitable[None]]
+    lane_store: LaneStore | None = None
 
 
 #: Creates the engine in its loop; its argument returns answers to the HTTP loop.

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 import msgspec
@@ -32,7 +33,7 @@ _NO_VERSION = -1
 def is_refusal(problem: Exception) -> bool:
     """Whether PostgreSQL, or the driver, has refused the data."""
     if isinstance(problem, DataRejectedError):
-        return problem.sqlstate.startswith(_DATA_CLASSES)
+        return problem.sqlstate.startswith(_DATA_CLASSES) and not problem.misplaced
     return isinstance(problem, ValueError)
 
 
@@ -53,8 +54,17 @@ async def _within(limit_s: float) -> AsyncIterator[None]:
         raise TooSlowError(f"Queue and partitions were not found within {limit_s:g} s") from problem
 
 
+class StoreElsewhere(Protocol):
+    """Stores a request on the databases to which its partitions belong; what they note of it goes at the end."""
+
+    def __call__(self, lane: Lane, unit: Unit, limit_s: float | None) -> AbstractAsyncContextManager[None]: ...  # noqa: D102
+
+
 class LaneStore:
     """The calls that the replay makes for a lane.
+
+    Attributes:
+        elsewhere: for requests whose partitions belong to another of several databases.
 
     Args:
         context: the metadata cache, encryption keys and notifications.
@@ -67,6 +77,7 @@ class LaneStore:
         self, context: Context, spool: Spool, database: SpoolDatabase, kinds: Mapping[str, SpooledKind]
     ) -> None:
         self._context, self._spool, self._database, self._kinds = context, spool, database, kinds
+        self.elsewhere: StoreElsewhere | None = None
 
     async def store(self, lane: Lane, batch: Batch, limit_s: float | None) -> int:
         """Stores a batch in a call with this time limit; returns the position of the lane."""
@@ -74,7 +85,22 @@ class LaneStore:
             return await self._set_damage_aside(lane, batch, damage)
         if (kind := batch.units[0].kind) and batch.stored:
             return await self._store_kind(self._kinds[kind], lane, batch, limit_s)
-        return await laid_out_anew(partial(self._attempt, lane, batch, limit_s))
+        try:
+            return await self.store_pushes(lane, batch, limit_s)
+        except DataRejectedError as problem:
+            # Several requests are held back first, and then come one by one.
+            if not problem.misplaced or self.elsewhere is None or len(batch.units) > 1:
+                raise
+        async with self.elsewhere(lane, batch.units[0], limit_s):
+            return await self.skip(lane, batch)
+
+    def store_pushes(self, lane: Lane, batch: Batch, limit_s: float | None) -> Coroutine[Any, Any, int]:
+        """The same for pushes to partitions of this database."""
+        return laid_out_anew(partial(self._attempt, lane, batch, limit_s))
+
+    async def forget(self, positions: Sequence[UUID]) -> None:
+        """Forgets positions of lanes."""
+        await self._database.forget(positions)
 
     async def _store_kind(self, kind: SpooledKind, lane: Lane, batch: Batch, limit_s: float | None) -> int:
         sent_at = datetime.fromtimestamp(batch.units[0].written_at, UTC)

@@ -101,6 +101,9 @@ class Replay:
         requests_max: maximum of push requests per call.
         interval_s: how often it checks whether there is something to replay.
         kinds: by kind, what stores requests of other interfaces than pushes.
+
+    Attributes:
+        store: the calls that it makes.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class Replay:
     ) -> None:
         self._context, self._failover, self._database = context, failover, database
         self._spool = failover.spool
-        self._store = LaneStore(context, failover.spool, database, kinds)
+        self.store = LaneStore(context, failover.spool, database, kinds)
         self._requests_max, self._interval_s = requests_max, interval_s
         self._progress = Progress()
         self._holds_lock = False
@@ -354,11 +357,11 @@ class Replay:
     async def _replay_batch(self, lane: Lane, batch: Batch) -> int:
         """Stores a batch as far as possible and holds the rest back; returns the position of the lane."""
         if waiting := self._held_back.behind(lane.name, batch):
-            if (position := await self._store.fence(lane, batch)) is not None:
+            if (position := await self.store.fence(lane, batch)) is not None:
                 return position
             batch = await self._without(lane, batch, waiting, BEHIND)
         try:
-            upto = await self._store.store(lane, batch, self._limit_s)
+            upto = await self.store.store(lane, batch, self._limit_s)
         except (DatabaseUnavailableError, SpoolError, OSError):
             raise
         except Exception as problem:
@@ -375,8 +378,8 @@ class Replay:
         """Stores a refused batch in halves, and sets aside the unit at fault."""
         units = batch.units
         if len(units) == 1:
-            await self._store.set_aside(lane, units[0], units[0].batches, str(problem))
-            await self._store.skip(lane, batch)
+            await self.store.set_aside(lane, units[0], units[0].batches, str(problem))
+            await self.store.skip(lane, batch)
             await self._count(units)
             return batch.upto
         middle = len(units) // 2
@@ -392,15 +395,15 @@ class Replay:
         _log_problem(problem, f"{len(batch.stored)} requests of {lane.name} are held back")
         await self._check_commit()
         self._limit_s = max((self._limit_s or REPLAY_CALL_S) / 2, _CALL_MIN_S)
-        if (position := await self._store.fence(lane, batch)) is not None:
+        if (position := await self.store.fence(lane, batch)) is not None:
             return position
         batch = msgspec.structs.replace(batch, fenced=True)
-        settled = await self._store.settle(lane, batch, self._limit_s)
+        settled = await self.store.settle(lane, batch, self._limit_s)
         if settled == batch.upto:
             return batch.upto
         if settled is not None:
             batch = msgspec.structs.replace(batch, doubtful=None)
-        return await self._store.skip(lane, await self._without(lane, batch, batch.stored, reason_of(problem)))
+        return await self.store.skip(lane, await self._without(lane, batch, batch.stored, reason_of(problem)))
 
     async def _without(self, lane: Lane, batch: Batch, units: Sequence[Unit], reason: str) -> Batch:
         """A fenced batch that skips some of its units: these are held back, durably when this returns."""
@@ -486,12 +489,12 @@ class Replay:
 
     async def _store_held(self, held: HeldLane, batch: Batch) -> int:
         try:
-            upto = await self._store.store(held.lane, batch, held.limit_s)
+            upto = await self.store.store(held.lane, batch, held.limit_s)
         except (DataRejectedError, ValueError) as problem:
             if len(batch.units) > 1 or not is_refusal(problem):
                 raise
-            await self._store.set_aside(held.lane, batch.units[0], batch.units[0].batches, str(problem))
-            upto = await self._store.skip(held.lane, batch)
+            await self.store.set_aside(held.lane, batch.units[0], batch.units[0].batches, str(problem))
+            upto = await self.store.skip(held.lane, batch)
         if upto == batch.upto:
             await self._count(batch.units)
         return upto
@@ -504,7 +507,7 @@ class Replay:
             held.try_alone(certain=False)
             return True
         try:
-            settled = await self._store.settle(held.lane, batch, self._limit_s)
+            settled = await self.store.settle(held.lane, batch, self._limit_s)
         except DatabaseUnavailableError:
             return False
         if settled is None:

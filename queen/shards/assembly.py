@@ -14,9 +14,11 @@ from queen.engine.context import Context
 from queen.engine.handle import Assembled, JobTaker
 from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
+from queen.engine.lane_store import LaneStore
 from queen.postgres.dsn import Target, parse
 from queen.shards.context import ShardedContext
 from queen.shards.homes import Homes
+from queen.shards.rerouting import Rerouting
 from queen.shards.router import Router, Shards
 from queen.shards.setup import REFRESH_S, newest, prepare, remember
 
@@ -44,14 +46,18 @@ class Workshop:
         settings: of the worker.
         assemble: builds what it has for one database.
         router: gets the answers.
+        known: the list of shards.
     """
 
-    def __init__(self, settings: Settings, assemble: AssembleDatabase, router: Router) -> None:
+    def __init__(self, settings: Settings, assemble: AssembleDatabase, router: Router, known: ShardList) -> None:
         self._settings, self._assemble, self._router = settings, assemble, router
         self.spools = Path(settings.spool.folder)
         self.assembled: dict[int, Assembled] = {}
         self.contexts: dict[int, Context] = {}
         self.engines: dict[int, JobTaker] = {}
+        self.homes = Homes(known, self.contexts, settings.engine.cached_partitions)
+        self._lane_stores: dict[int, LaneStore] = {}
+        self._rerouting = Rerouting(self.homes, self._lane_stores)
 
     async def build(self, shard: Shard) -> None:
         """Builds what is needed for a shard.
@@ -65,6 +71,9 @@ class Workshop:
         done = await self._assemble(settings, self._router.answered, shard)
         self.assembled[shard.slot] = done
         self.contexts[shard.slot], self.engines[shard.slot] = done.context, done.engine
+        if done.lane_store is not None:
+            self._lane_stores[shard.slot] = done.lane_store
+            done.lane_store.elsewhere = self._rerouting.store
 
     async def build_new(self, shards: ShardList) -> None:
         """Builds what is missing for a new list. What cannot be built is tried again."""
@@ -80,8 +89,9 @@ class Workshop:
                 log.error("Database %s cannot be used yet: %s", shard.name, problem)  # noqa: TRY400 - it explains itself
 
 
-async def _follow(workshop: Workshop, homes: Homes) -> None:
+async def _follow(workshop: Workshop) -> None:
     """Reads the list from time to time, and takes part in its changes."""
+    homes = workshop.homes
     while True:
         await asyncio.sleep(REFRESH_S)
         known = newest(await _lists(workshop.contexts))
@@ -106,14 +116,14 @@ async def assemble_shards(
 ) -> Assembled:
     """The engines of all shards behind a router; the master has prepared databases and spools."""
     router = Router(answer)
-    workshop = Workshop(settings, assemble, router)
-    known = await prepare(targets_of(settings), workshop.spools)
+    known = await prepare(targets_of(settings), Path(settings.spool.folder))
+    workshop = Workshop(settings, assemble, router, known)
     for shard in known.in_use:
         await workshop.build(shard)
-    homes = Homes(known, workshop.contexts, settings.engine.cached_partitions)
+    homes = workshop.homes
     context = ShardedContext(workshop.contexts, homes)
     router.begin(Shards(workshop.engines, workshop.contexts, homes, lambda work: work(context), specs))
-    following = asyncio.create_task(_follow(workshop, homes))
+    following = asyncio.create_task(_follow(workshop))
 
     def receive_packet(packet: bytes) -> None:
         for each in workshop.assembled.values():

@@ -171,7 +171,7 @@ class PushDivision:
 
     async def divide(self, request: Push) -> DividedPush:  # noqa: D102
         keys = keys_of(request.batches)
-        found = await self._homes.find(keys)
+        found = await self._homes.find(keys, behind_spools=True)
         return DividedPush(request, _places([found[key] for key in keys]))
 
 

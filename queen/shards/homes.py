@@ -1,10 +1,10 @@
 """Finds the shard of a partition: where it exists, or else where the list of shards places it."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from queen.core.errors import DatabaseUnavailableError, QueenError
+from queen.core.errors import QueenError
 from queen.core.placement import ShardList
 from queen.engine.context import Context
 
@@ -28,6 +28,8 @@ class Homes:
         self._known: dict[Key, int] = {}
         #: Those that would be made on another shard now.
         self._elsewhere: set[Key] = set()
+        #: Those that were not found while a shard spooled on which they may be: pushes to them are in its spool.
+        self._behind: dict[Key, int] = {}
 
     @property
     def shards(self) -> ShardList:
@@ -36,8 +38,9 @@ class Homes:
 
     @shards.setter
     def shards(self, shards: ShardList) -> None:
-        """A new list: what was not made yet may belong to another shard now."""
+        """A new list: what was not made yet may belong to another shard now, but later than what is spooled."""
         self._shards = shards
+        self._behind |= {key: slot for key, slot in self._known.items() if self._spools(slot, key)}
         self._known.clear()
         self._elsewhere.clear()
 
@@ -73,11 +76,12 @@ class Homes:
         """Forgets the partitions of a deleted queue. Other workers learn of it when they push: see ``misplaced``."""
         self.forget([key for key in self._known if key[0] == queue])
 
-    async def find(self, keys: Iterable[Key]) -> dict[Key, int]:
+    async def find(self, keys: Iterable[Key], *, behind_spools: bool = False) -> dict[Key, int]:
         """The slots of the shards of partitions; for one that does not exist, of the shard where it is to be made.
 
-        Raises:
-            DatabaseUnavailableError: a partition may exist on a shard that is unavailable, or else belongs on another.
+        A partition that may exist on a shard that is unavailable is on that shard: a push to it is spooled there, and
+        the replay finds out where it belongs (``rerouting``). With ``behind_spools`` the same holds while the shard
+        spools, for the order of pushes.
         """
         slots = {key: self._known.get(key) for key in keys}
         missing = [key for key, slot in slots.items() if slot is None]
@@ -85,18 +89,42 @@ class Homes:
         places = {key: self._places((colocated.get(key[0], key[0]), key[1])) for key in missing}
         found, silent = await self._ask({key: places[key] for key in places if len(places[key]) > 1})
         for key, candidates in places.items():
-            slots[key] = self._decide(key, candidates, found.get(key), silent)
+            slots[key] = self._decide(key, candidates, found.get(key), silent, behind_spools=behind_spools)
         return {key: slot for key, slot in slots.items() if slot is not None}
 
-    def _decide(self, key: Key, candidates: Sequence[int], found: int | None, silent: Mapping[int, QueenError]) -> int:
-        """The shard of a partition, from what the candidates have answered."""
-        if found is None and (unsure := silent.keys() & set(candidates[1:])):
-            raise silent[min(unsure)]
+    def _decide(
+        self, key: Key, candidates: Sequence[int], found: int | None, silent: Collection[int], *, behind_spools: bool
+    ) -> int:
+        """The shard of a partition, from what the candidates have answered; ``silent`` did not answer."""
+        if found is None and len(candidates) > 1:
+            unsure = self._unsure(key, candidates, silent, behind_spools=behind_spools)
+            if unsure is not None:
+                return unsure
         slot = candidates[0] if found is None else found
         if slot != candidates[0]:
             self._elsewhere.add(key)
         self._remember(key, slot)
         return slot
+
+    def _unsure(
+        self, key: Key, candidates: Sequence[int], silent: Collection[int], *, behind_spools: bool
+    ) -> int | None:
+        """The shard that may have a partition which no other has, or has pushes to it in its spool."""
+        spools = [slot for slot in candidates if behind_spools and self._spools(slot, key)]
+        before = self._behind.pop(key, None)
+        # The oldest: what was spooled before the list changed is there.
+        oldest = next((s for s in reversed(candidates) if s in spools or (s in silent and s != candidates[0])), None)
+        slot = before if before in spools else oldest
+        if slot is not None and behind_spools:
+            self._behind[key] = slot
+            if len(self._behind) > self._limit:
+                del self._behind[next(iter(self._behind))]
+        return slot
+
+    def _spools(self, slot: int, key: Key) -> bool:
+        """Whether pushes to a partition go to the spool of a shard."""
+        failover = self._contexts[slot].failover
+        return failover is not None and (failover.spooling or key in failover.held_back)
 
     async def _colocated(self) -> Mapping[str, str]:
         """The queues that follow others, as the first database that answers knows them."""
@@ -111,35 +139,33 @@ class Homes:
         slots = [self.shards.slot(name) for name in self.shards.candidates(*key)]
         return [slot for slot in slots if slot is not None and slot in self._contexts]
 
-    async def _ask(self, places: Mapping[Key, Sequence[int]]) -> tuple[dict[Key, int], dict[int, QueenError]]:
-        """Where the partitions exist; and the shards that did not answer, with their errors."""
+    async def _ask(self, places: Mapping[Key, Sequence[int]]) -> tuple[dict[Key, int], set[int]]:
+        """Where the partitions exist; and the shards that did not answer."""
         wanted: dict[int, list[Key]] = {}
         for key, candidates in places.items():
             for slot in candidates:
                 wanted.setdefault(slot, []).append(key)
         answers = await asyncio.gather(*[self._exist(slot, keys) for slot, keys in wanted.items()])
         found: dict[Key, int] = {}
-        silent: dict[int, QueenError] = {}
+        silent: set[int] = set()
         for slot, answer in zip(wanted, answers, strict=True):
-            if isinstance(answer, QueenError):
-                silent[slot] = answer
+            if answer is None:
+                silent.add(slot)
             else:
                 found |= dict.fromkeys(answer, slot)
         return found, silent
 
-    async def _exist(self, slot: int, keys: Sequence[Key]) -> list[Key] | QueenError:
-        """The partitions that exist on a shard, or its error."""
+    async def _exist(self, slot: int, keys: Sequence[Key]) -> list[Key] | None:
+        """The partitions that exist on a shard; ``None``: it does not answer."""
         context = self._contexts[slot]
         if context.unavailable:
-            return DatabaseUnavailableError(
-                f"Database {self.name(slot)} is unavailable, and the partition may be there"
-            )
+            return None
         try:
             rows = await context.idempotently(
                 lambda: context.database.resolve_partitions(keys, create=False), retries_during_outage=False
             )
-        except QueenError as problem:
-            return problem
+        except QueenError:
+            return None
         return [key for key, (_, part_id) in zip(keys, rows, strict=True) if part_id is not None]
 
     def available(self) -> list[int]:

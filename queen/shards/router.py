@@ -1,12 +1,13 @@
 """Passes jobs to the engines of the shards, and combines their answers; to HTTP it looks like one engine.
 
 A job whose messages are all on one shard goes to its engine unchanged. Other jobs are divided into *parts*, one per
-shard. A pop that names no partition looks at one shard after another, and then waits on all of them.
+shard. A pop that names no partition looks at one shard after another, and waits on those that had nothing.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -15,7 +16,6 @@ from msgspec import Struct, structs
 
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
 from queen.core.job_type import JobType
-from queen.core.placement import slot_of
 from queen.engine.context import Context
 from queen.engine.engine import TASK_FAILED
 from queen.engine.handle import JobTaker
@@ -35,15 +35,30 @@ log = logging.getLogger("queen.engine")
 #: How often a request is divided again because its partition turned out to belong to another shard, and the pause
 #: before: longer together than a change of the list takes.
 _ATTEMPTS, _PAUSE_S = 30, 0.25
-#: PostgreSQL's code for a partition that is not made there (sql/procedures/resolve_partitions.sql).
-_MISPLACED = "QN006"
+#: A pop goes on to the next shard if one has not answered for so long; it may have failed.
+_SLOW_S = 0.5
 _CHANGING = "The list of databases is being changed, and the partition cannot be made yet: try again"
 
 
 class Part(Job):
-    """A job of the router itself, which awaits its future."""
+    """A job of the router itself on one shard, which awaits its future.
 
-    __slots__ = ()
+    Attributes:
+        slot: of the shard.
+        parked: done when it is a long poll that has looked, found nothing, and waits.
+    """
+
+    __slots__ = ("parked", "slot")
+
+    def __init__(self, slot: int, kind: JobType, request: Any, loop: asyncio.AbstractEventLoop) -> None:  # noqa: ANN401
+        super().__init__(kind, request, loop.create_future())
+        self.slot = slot
+        self.parked: asyncio.Future[None] = loop.create_future()
+        self.on_park = self._note_parked
+
+    def _note_parked(self) -> None:
+        if not self.parked.done():
+            self.parked.set_result(None)
 
 
 class Shards(Struct, frozen=True):
@@ -97,7 +112,7 @@ class Router:
                 _settle(job.future, result)
             return
         self._whole.pop(job, None)
-        if _is_misplaced(result):
+        if isinstance(result, DataRejectedError) and result.misplaced:
             self._start(job, self._divide(job.kind, job.request, 1, job=job))
         else:
             self._answer(job, result)
@@ -203,14 +218,14 @@ class Router:
         try:
             return await self._send(slot, kind, request).future
         except DataRejectedError as problem:
-            if not _is_misplaced(problem):
+            if not problem.misplaced:
                 raise
             if attempt == _ATTEMPTS:
                 raise DatabaseUnavailableError(_CHANGING) from problem
         return await self._divide(kind, request, attempt + 1)
 
     def _send(self, slot: int, kind: JobType, request: Any) -> Part:  # noqa: ANN401 - any operation
-        part = Part(kind, request, self._loop.create_future())
+        part = Part(slot, kind, request, self._loop)
         self._shards.engines[slot].accept([part])
         return part
 
@@ -219,7 +234,7 @@ class Router:
         try:
             return await self._shards.run(work)
         except DataRejectedError as problem:
-            if not _is_misplaced(problem):
+            if not problem.misplaced:
                 raise
             raise DatabaseUnavailableError(_CHANGING) from problem
 
@@ -229,73 +244,82 @@ class Router:
         Raises:
             QueenError: no shard could be asked.
         """
-        until = self._loop.time() + pop.wait_ms / 1000
         if not pop.queue:
             await begin(self._shards.contexts, pop)
-        at_once, first = structs.replace(pop, wait_ms=0), next(self._turn)
-        problems = []
         slots = self._shards.homes.available() or self._slots
-        for number in range(len(slots)):
-            slot = slots[(first + number) % len(slots)]
+        first = next(self._turn) % len(slots)
+        slots = [*slots[first:], *slots[:first]]
+        if pop.wait_ms:
+            return await self._wait_anywhere([*slots, *(s for s in self._slots if s not in slots)], pop, job)
+        problems = []
+        for slot in slots:
             try:
-                popped = await self._pop_there(slot, at_once)
+                popped = await self._pop_there(slot, pop)
             except QueenError as problem:
                 problems.append(problem)
                 continue
             if popped.claims:
                 return popped
-        left_ms = int(1000 * (until - self._loop.time()))
-        if left_ms > 0:
-            return await self._wait_anywhere(pop, left_ms, job)
         if len(problems) == len(slots):
             raise problems[0]
         return Popped()
 
     async def _pop_there(self, slot: int, pop: Pop) -> Popped:
         """The messages of a pop on one shard."""
+        await self._begin(slot, pop)
+        part = self._send(slot, JobType.POP, pop)
+        try:
+            await asyncio.wait([part.future])  # unlike `await`, this leaves the future to the engine if it is cancelled
+        except asyncio.CancelledError:
+            self._give_up(part, pop)
+            raise
+        return part.future.result()  # type: ignore[no-any-return]
+
+    async def _begin(self, slot: int, pop: Pop) -> None:
         if pop.queue and not is_known(self._shards.contexts[slot], pop):
             await begin(self._shards.contexts, pop)
-        return await self._first([(slot, self._send(slot, JobType.POP, pop))], pop)
 
-    async def _wait_anywhere(self, pop: Pop, left_ms: int, job: Job | None) -> Popped:
-        leased = structs.replace(pop, wait_ms=left_ms, auto_ack=False)
-        parts = [(slot, self._send(slot, JobType.POP, leased)) for slot in self._slots]
-        for _, part in parts:
-            part.client = job.client if job is not None else None  # each shard shows who waits
-        popped = await self._first(parts, leased)
-        if not popped.claims or not pop.auto_ack:
-            return popped
-        slot = slot_of(popped.claims[0].part_id)
-        acked: Acked = await self._send(slot, JobType.ACK, ack_of(popped, pop.group)).future
-        return acknowledged(popped, acked)
-
-    async def _first(self, parts: Sequence[tuple[int, Part]], pop: Pop) -> Popped:
-        """The first answer with messages; what the others find is given back.
+    async def _wait_anywhere(self, slots: Sequence[int], pop: Pop, job: Job | None) -> Popped:
+        """Looks at one shard after another, and waits on those that had nothing: the first with messages answers.
 
         Raises:
             QueenError: every part has failed.
         """
-        waiting, results = {part.future for _, part in parts}, []
+        until = self._loop.time() + pop.wait_ms / 1000
+        leased, parts = structs.replace(pop, auto_ack=False), list[Part]()
+        winner: Part | None = None
         try:
-            while waiting:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for future in done:
-                    results.append(future.exception() or future.result())
-                    if isinstance(results[-1], Popped) and results[-1].claims:
-                        parts = [(slot, part) for slot, part in parts if part.future is not future]
-                        return results[-1]
+            for slot in slots:
+                with suppress(QueenError):
+                    await self._begin(slot, pop)
+                left_ms = max(int(1000 * (until - self._loop.time())), 1)
+                parts.append(part := self._send(slot, JobType.POP, structs.replace(leased, wait_ms=left_ms)))
+                part.client = job.client if job is not None else None  # each shard shows who waits
+                await _looked(parts)
+                if winner := _with_messages(parts):
+                    break
+            while winner is None and (waiting := [part.future for part in parts if not part.future.done()]):
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                winner = _with_messages(parts)
         finally:
-            for slot, part in parts:
-                self._give_up(slot, part, pop)
-        if all(isinstance(result, QueenError) for result in results):
-            raise results[0]
-        return Popped()
+            for part in parts:
+                if part is not winner:
+                    self._give_up(part, pop)
+        if winner is None:
+            problems = [problem for part in parts if (problem := part.future.exception())]
+            if len(problems) == len(parts):
+                raise problems[0]
+            return Popped()
+        if not pop.auto_ack:
+            return winner.future.result()  # type: ignore[no-any-return]
+        acked: Acked = await self._send(winner.slot, JobType.ACK, ack_of(winner.future.result(), pop.group)).future
+        return acknowledged(winner.future.result(), acked)
 
-    def _give_up(self, slot: int, part: Part, pop: Pop) -> None:
+    def _give_up(self, part: Part, pop: Pop) -> None:
         """Ends a part whose messages nobody gets any more."""
         if not part.future.done():
-            self._shards.engines[slot].abandon(part)
-        part.future.add_done_callback(lambda future: self._return(slot, future, pop))
+            self._shards.engines[part.slot].abandon(part)
+        part.future.add_done_callback(lambda future: self._return(part.slot, future, pop))
 
     def _return(self, slot: int, found: "asyncio.Future[Popped]", pop: Pop) -> None:
         if not found.cancelled() and found.exception() is None and found.result().lease is not None:
@@ -304,9 +328,16 @@ class Router:
             task.add_done_callback(self._tasks.discard)
 
 
-def _is_misplaced(result: Any) -> bool:  # noqa: ANN401 - any result
-    """Whether a partition turned out to belong to another shard."""
-    return isinstance(result, DataRejectedError) and result.sqlstate == _MISPLACED
+async def _looked(parts: Sequence[Part]) -> None:
+    """Returns when the last part has looked for messages, is slow, or another one got some."""
+    waiting = [part.future for part in parts if not part.future.done()]
+    await asyncio.wait([parts[-1].parked, *waiting], timeout=_SLOW_S, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _with_messages(parts: Sequence[Part]) -> Part | None:
+    """A part that has messages."""
+    done = [part for part in parts if part.future.done() and not part.future.exception()]
+    return next((part for part in done if part.future.result().claims), None)
 
 
 def _settle(future: "asyncio.Future[Any]", result: Any) -> None:  # noqa: ANN401 - a result or an exception

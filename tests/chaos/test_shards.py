@@ -15,6 +15,7 @@ import pytest
 from queen.core.placement import with_added
 from queen.postgres.dsn import parse
 from queen.shards.setup import change
+from spec.guarantees import Level, checks
 from tests.support.outage import FragilePostgres, fragile_postgres
 from tests.support.processes import open_folder
 from tests.support.servers import create_database, drop_database
@@ -62,6 +63,7 @@ class Faults:
         await self._traffic.progress(100)
 
 
+@checks("G-SHARD-3", "G-SHARD-1", level=Level.FAULTS)
 def test_a_database_fails_and_the_others_go_on(databases: tuple[Path, dict[str, FragilePostgres]]) -> None:
     seed = int(os.environ.get("QUEEN_SEED", random.SystemRandom().randrange(10**6)))
     print(f"QUEEN_SEED={seed}")
@@ -84,6 +86,7 @@ def test_a_database_fails_and_the_others_go_on(databases: tuple[Path, dict[str, 
     print(f"{timeline}; {traffic.journal.buffered} spooled")
 
 
+@checks("G-SHARD-6", level=Level.FAULTS)
 def test_a_group_that_begins_while_a_database_is_down_misses_nothing(
     databases: tuple[Path, dict[str, FragilePostgres]],
 ) -> None:
@@ -124,6 +127,7 @@ def empty_databases(postgres: str) -> Iterator[dict[str, str]]:
         asyncio.run(drop_database(postgres, url))
 
 
+@checks("G-SHARD-1", "G-SHARD-5", level=Level.FAULTS)
 def test_a_database_is_added_under_load(empty_databases: dict[str, str], tmp_path: Path) -> None:
     seed = int(os.environ.get("QUEEN_SEED", random.SystemRandom().randrange(10**6)))
     print(f"QUEEN_SEED={seed}")

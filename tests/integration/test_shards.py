@@ -2,16 +2,28 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import httpx
 import pytest
+from msgspec import structs
 
+from queen.core.errors import DataRejectedError
+from queen.core.placement import ShardList, first_list, with_added
+from queen.postgres import shard_list
+from queen.postgres.dsn import Target, parse
+from queen.postgres.pool import Pool
+from queen.postgres.setup import prepare
+from queen.postgres.store import Store
+from queen.shards.setup import change
+from spec.guarantees import Level, checks
 from tests.support.processes import Server
 from tests.support.servers import create_database, drop_database
-from tests.support.shards import serving_shards, urls
+from tests.support.shards import new_databases, serving_shards, urls
 
 NAMES = ("a", "b", "c")
 
@@ -72,6 +84,7 @@ async def drain(api: httpx.AsyncClient, queue: str, **query: object) -> list[dic
     return found
 
 
+@checks("G-SHARD-1", level=Level.LIVE)
 async def test_a_push_is_spread_and_comes_whole_and_in_order(api: httpx.AsyncClient) -> None:
     partitions = [f"p{number}" for number in range(30)]
     answers = await push(api, items("spread", *partitions, each=3))
@@ -85,6 +98,7 @@ async def test_a_push_is_spread_and_comes_whole_and_in_order(api: httpx.AsyncCli
         assert [m["data"]["n"] for m in found if m["partition"] == partition] == [0, 1, 2]
 
 
+@checks("G-SHARD-2", level=Level.LIVE)
 async def test_a_repeated_push_stores_nothing_twice(api: httpx.AsyncClient) -> None:
     pushed = items("once", *[f"p{number}" for number in range(12)])
     first = await push(api, pushed)
@@ -94,6 +108,22 @@ async def test_a_repeated_push_stores_nothing_twice(api: httpx.AsyncClient) -> N
     assert len(await drain(api, "once")) == 12
 
 
+@checks("G-SHARD-2", level=Level.LIVE)
+async def test_a_push_that_one_database_refuses_is_repeated(api: httpx.AsyncClient) -> None:
+    """Each database stores its part or nothing of it; what was stored is not stored again."""
+    await api.post("/api/v1/configure", json={"queue": "small", "options": {"maxSize": 2}})
+    await push(api, items("small", "p@b"))
+    pushed = [*items("small", "p@a", each=2), *items("small", "q@b", each=2)]
+    refused = await api.post("/api/v1/push", json={"items": pushed})
+    assert refused.status_code == 503
+    assert "Repeat it with the same transaction ids" in refused.json()["error"]
+    found = await drain(api, "small")
+    assert sorted(str(m["transactionId"]) for m in found) == ["p@a-0", "p@a-1", "p@b-0"]
+    assert [answer["status"] for answer in await push(api, pushed)] == ["duplicate"] * 2 + ["queued"] * 2
+    assert [m["transactionId"] for m in await drain(api, "small")] == ["q@b-0", "q@b-1"]
+
+
+@checks("G-SHARD-1", level=Level.LIVE)
 async def test_a_partition_has_one_home_whoever_makes_it(api: httpx.AsyncClient) -> None:
     """Both workers, at once, and pushes that share a request with others."""
     partitions = [f"k{number}" for number in range(20)]
@@ -150,6 +180,7 @@ async def test_a_partition_can_be_pinned_to_a_database(api: httpx.AsyncClient) -
         assert slot(answer["message_id"]) == number
 
 
+@checks("G-SHARD-7", level=Level.LIVE)
 async def test_sql_pushes_into_the_database_in_which_it_is_called(
     api: httpx.AsyncClient, databases: dict[str, str]
 ) -> None:
@@ -169,6 +200,7 @@ async def test_sql_pushes_into_the_database_in_which_it_is_called(
     assert found == wanted | {(f"mine@{name}", place): 1 for place, name in enumerate(NAMES)}
 
 
+@checks("G-SHARD-4", level=Level.LIVE)
 async def test_a_transaction_stays_on_one_database(api: httpx.AsyncClient) -> None:
     await push(api, items("input", "in@b"))
     [message] = (await api.get("/api/v1/pop/queue/input")).json()["messages"]
@@ -232,6 +264,85 @@ async def test_a_timer_fires_on_the_shard_of_its_partition(api: httpx.AsyncClien
         answer = await api.get("/api/v1/pop/queue/late", params={"wait": "true", "timeout": 20000, "autoAck": "true"})
         found += [m["transactionId"] for m in answer.json()["messages"]]
     assert sorted(found) == sorted(str(item["transactionId"]) for item in later)
+
+
+@checks("G-SHARD-5", level=Level.LIVE)
+async def test_spooled_pushes_follow_a_changed_list(postgres: str, tmp_path: Path) -> None:
+    """What was spooled for one database is stored on another one, in order and once, if that became its home."""
+    with new_databases(postgres) as databases:
+        with serving_shards({name: databases[name] for name in ("a", "b")}, tmp_path / "first"):
+            pass  # the list has two databases
+        with serving_shards(databases, tmp_path / "second", "--workers", "2") as server:
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as api:
+                await api.post("/api/v1/configure", json={"queue": "moved"})
+                await api.post("/api/v1/system/maintenance", json={"enabled": True})
+                partitions = [f"p{number}" for number in range(24)]
+                for number in range(3):
+                    each = [{"queue": "moved", "partition": p, "payload": {"n": number}} for p in partitions]
+                    assert {answer["status"] for answer in await push(api, each)} == {"buffered"}
+                targets = {name: parse(url, "test", 5000) for name, url in databases.items()}
+                await change(targets, lambda known: with_added(known, "c"))
+                each = [{"queue": "moved", "partition": p, "payload": {"n": 3}} for p in partitions]
+                assert {answer["status"] for answer in await push(api, each)} == {"buffered"}
+                await api.post("/api/v1/system/maintenance", json={"enabled": False})
+                async with asyncio.timeout(60):
+                    found: list[dict[str, Any]] = []
+                    while len(found) < 4 * len(partitions):
+                        found += await drain(api, "moved", wait="true", timeout=100)
+                for partition in partitions:
+                    assert [m["data"]["n"] for m in found if m["partition"] == partition] == [0, 1, 2, 3]
+                assert {slot(str(m["partitionId"])) for m in found} == {0, 1, 2}
+                assert [await _lanes(url) for url in databases.values()] == [0, 0, 0]
+
+
+async def _lanes(url: str) -> int:
+    """How many positions of spool files a database still has; they go when the files do."""
+    connection = await asyncpg.connect(url)
+    try:
+        async with asyncio.timeout(10):
+            while number := await connection.fetchval("SELECT count(*) FROM queen.spool_lanes"):
+                await asyncio.sleep(0.1)
+    finally:
+        await connection.close()
+    return number
+
+
+@checks("G-SHARD-1", level=Level.LIVE)
+async def test_while_the_list_changes_nothing_is_made_that_moves(postgres: str) -> None:
+    """In the first step, both databases refuse what the two lists place differently; what stays is made at home."""
+    with new_databases(postgres) as databases:
+        targets = {name: parse(url, "test", 5000) for name, url in databases.items()}
+        for target in targets.values():
+            await prepare(target.dsn, 5000)
+        first = first_list(["a", "b"], [])
+        await _store(first, targets)
+        changing = with_added(first, "c")
+        await _store(changing, targets)
+        partitions = [f"p{number}" for number in range(24)]
+        made = {name: await _made(targets[name], partitions) for name in NAMES}
+        stay = {name: {p for p in partitions if first.home("q", p) == changing.home("q", p) == name} for name in NAMES}
+        assert made == stay
+        assert sum(map(len, stay.values())) < len(partitions)
+        await _store(structs.replace(changing, opened=2), targets)
+        made = {name: await _made(targets[name], partitions) for name in NAMES}
+        assert made == {name: {p for p in partitions if changing.home("q", p) == name} for name in NAMES}
+
+
+async def _store(shards: ShardList, targets: Mapping[str, Target]) -> None:
+    for name, target in targets.items():
+        if shards.find(name):
+            await shard_list.store(target, shards, name)
+
+
+async def _made(target: Target, partitions: list[str]) -> set[str]:
+    """The partitions that a database makes, or has; it refuses the others."""
+    made, pool = set(), Pool(target, 1, 30)
+    for partition in partitions:
+        with suppress(DataRejectedError):
+            await Store(pool).resolve_partitions([("q", partition)], create=True)
+            made.add(partition)
+    await pool.close()
+    return made
 
 
 def test_names_stay_with_their_databases(postgres: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import asyncpg
 import httpx
 import pytest
 
+from spec.guarantees import Level, checks
 from tests.support.processes import Server
 from tests.support.servers import serving_database
 from tests.support.shards import NAMES, new_databases, serving_shards
@@ -229,6 +230,7 @@ def counts_of(series: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return counts
 
 
+@checks("G-SHARD-6", level=Level.LIVE)
 async def test_groups_are_the_same(both: Both) -> None:
     for order in ("name", "lag", "age"):
         for reverse in ("false", "true"):
@@ -487,6 +489,7 @@ async def test_health_and_metrics_name_the_databases(both: Both) -> None:
     assert unknown.status_code == 404
 
 
+@checks("G-SHARD-3", level=Level.LIVE)
 async def test_while_a_database_is_unavailable_figures_are_refused_and_the_others_go_on(
     both: Both, postgres: str, databases: dict[str, str]
 ) -> None:

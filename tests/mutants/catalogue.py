@@ -5,6 +5,7 @@ Those of simple-mq are in `simple_mq.py`.
 
 from spec.guarantees import GUARANTEES
 from tests.mutants.mutant import Mutant, mutant
+from tests.mutants.shards import SHARDS
 from tests.mutants.simple_mq import SIMPLE_MQ
 from tests.mutants.sqs import SQS
 
@@ -1107,6 +1108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *SIMPLE_MQ,
     *SQS,
+    *SHARDS,
 )  # fmt: skip
 
 

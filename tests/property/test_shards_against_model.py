@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 from spec import model
+from spec.guarantees import Level, checks
 from spec.model.pop import pop as model_pop
 from tests.property.test_engine_against_model import EngineAgainstModel, group_names, partitions, queues
 from tests.support.servers import create_database, drop_database
@@ -65,6 +66,7 @@ def broker(postgres: str) -> Iterator[ShardedBroker]:
         asyncio.run(drop_database(postgres, url))
 
 
+@checks("G-SHARD-1", "G-SHARD-4", "G-SHARD-6", level=Level.MODEL)
 def test_three_databases_answer_what_the_model_of_one_allows(broker: ShardedBroker) -> None:
     ShardsAgainstModel.broker = broker
     run_state_machine_as_test(
