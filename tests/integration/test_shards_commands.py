@@ -72,7 +72,8 @@ def test_procedures_are_listed_restored_and_reset_on_each(databases: dict[str, s
         )
     code, said, _ = queen(databases, "procedures", "list", "--json")
     assert code == 0
-    assert [(each["database"], each["restored"]) for each in json.loads(said)] == [("a", False), ("b", False)]
+    kept = [each for each in json.loads(said) if "renew_lease_v1" in each["signature"]]
+    assert [(each["database"], each["restored"]) for each in kept] == [("a", False), ("b", False)]
     code, said, error = queen(databases, "procedures", "restore", "renew_lease_v1")
     assert code == 1
     assert [line.split(" queen.")[0] for line in said.splitlines()] == ["database a:", "database b:"]
