@@ -13,7 +13,7 @@ from .http import BadAnswerError, NoAnswerError, Server
 #: Beyond the interface of Queen MQ: others may be right to do otherwise.
 BEYOND = frozenset({"G-ACK-8", "G-IDEM-4", "G-LEASE-7", "G-POP-2", "G-RET-8"})
 #: What concerns several partitions, which may be on several databases. What else a server lists is judged all the same.
-SPANNING = frozenset({"G-DUR-4", "G-POP-1", "G-POP-2", "G-POP-3", "G-POP-4", "G-RET-8"})
+SPANNING = frozenset({"G-DUR-4", "G-POP-2", "G-POP-3", "G-POP-4", "G-RET-8"})
 #: Kept for queues that are on one database together: those are judged.
 TOGETHER = frozenset({"G-TXN-1", "G-TXN-2", "G-TXN-3", "G-STR-1", "G-STR-2"})
 _DOCUMENT, _NAME, _LIMITED, _TIMEOUT_S = "/openapi.json", "x-guarantees", "x-guarantees-per-database", 10.0

@@ -50,7 +50,7 @@ _DESCRIPTION = (
 GUARANTEES = ("G-ACK-8", "G-IDEM-4", "G-LEASE-7", "G-POP-2", "G-RET-8")
 #: What a server over several databases keeps on each of them alone (docs/shards.md).
 PER_DATABASE = (
-    "G-DUR-4", "G-POP-1", "G-POP-2", "G-POP-3", "G-POP-4", "G-RET-8", "G-STR-1", "G-STR-2", "G-TIM-1", "G-TIM-2",
+    "G-DUR-4", "G-POP-2", "G-POP-3", "G-POP-4", "G-RET-8", "G-STR-1", "G-STR-2", "G-TIM-1", "G-TIM-2",
     "G-TIM-3", "G-TXN-1", "G-TXN-2", "G-TXN-3",
 )  # fmt: skip
 _PROBLEM: Json = {problems.PROBLEM_JSON: {"schema": {"$ref": f"{COMPONENTS}{problems.Problem.__name__}"}}}
