@@ -121,6 +121,12 @@ class OutcomeUnknownError(DatabaseUnavailableError):
     code = "outcome_unknown"
 
 
+class PartlyStoredError(QueenError):
+    """A push over several databases was stored in some of them, and not in others, or perhaps not."""
+
+    code = "partly_stored"
+
+
 class TooSlowError(QueenError):
     """PostgreSQL cancelled a statement at its time limit, or at the limit of a wait for a lock. Nothing was changed.
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct, structs
 
-from queen.core.errors import ConflictError, OutcomeUnknownError
+from queen.core.errors import CapacityError, ConflictError, PartlyStoredError
 from queen.core.job_type import JobType
 from queen.core.placement import slot_of, slot_of_lease, slot_of_queue
 from queen.log import ids
@@ -152,8 +152,9 @@ def _all_or_error(results: Sequence[Any]) -> None:
     if len(failed) == len(results):
         raise failed[0]
     if failed:
-        raise OutcomeUnknownError(
-            f"The push was stored in some of its databases only: {failed[0]}. Repeat it with the same transaction ids"
+        why = f" ({failed[0]})" if isinstance(failed[0], CapacityError) else ""
+        raise PartlyStoredError(
+            f"The push was stored in some of its databases only{why}. Repeat it with the same transaction ids"
         ) from failed[0]
 
 

@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant, mutant
 SQL, HOMES, DIVISION = "sql/internal/026_shards.sql", "queen/shards/homes.py", "queen/shards/division.py"
 BEGINNING, ROUTER, LANES = "queen/shards/beginning.py", "queen/shards/router.py", "queen/engine/lane_store.py"
 LIVE, FAULTS = "tests/integration/test_shards.py", "tests/chaos/test_shards.py"
+LIST = "tests/integration/test_shards_list.py"
 MODEL, PARTS = "tests/property/test_shards_against_model.py", "tests/property/test_shards_division.py"
 
 SHARDS: tuple[Mutant, ...] = (
@@ -12,7 +13,7 @@ SHARDS: tuple[Mutant, ...] = (
         "G-SHARD-1",
         "a database makes partitions that only its older list places there",
         (SQL, "        AND v_own = queen.home_of(p_queue, p_partition, v_list.version);", ";"),
-        tests=LIVE,
+        tests=LIST,
     ),
     mutant(
         "G-SHARD-1",
@@ -54,13 +55,13 @@ SHARDS: tuple[Mutant, ...] = (
         "what a database does not make is set aside",
         (LANES, "startswith(_DATA_CLASSES) and not problem.misplaced", "startswith(_DATA_CLASSES)"),
         (LANES, "if not problem.misplaced or self.elsewhere is None or len(batch.units) > 1:", "if True:"),
-        tests=LIVE,
+        tests=LIST,
     ),
     mutant(
         "G-SHARD-5",
         "pushes overtake those in the spool of the earlier home",
         (HOMES, "return failover is not None and (failover.spooling or key in failover.held_back)", "return False"),
-        tests=LIVE,
+        tests=LIST,
     ),
     mutant(
         "G-SHARD-6",

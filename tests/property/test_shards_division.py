@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, QueenError
+from queen.core.errors import DatabaseUnavailableError, PartlyStoredError, QueenError
 from queen.log.requests import Buffered, PartitionBatch, PartlyBuffered, Push, Pushed, Stored
 from queen.shards.division import DividedPush
 from spec.guarantees import Level, checks
@@ -37,7 +37,7 @@ def test_answers_come_in_the_order_of_the_push_or_as_an_error(slots: list[int], 
     if "failed" in seen:
         with pytest.raises(QueenError) as raised:
             divided.join(results)
-        assert isinstance(raised.value, OutcomeUnknownError) == (seen != {"failed"})
+        assert isinstance(raised.value, PartlyStoredError) == (seen != {"failed"})
         return
     joined = divided.join(results)
     if seen == {"buffered"}:

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import httpx
+
 from tests.support.processes import Server, end
 from tests.support.servers import create_database, drop_database, start_on_database
 
@@ -38,3 +40,38 @@ def new_databases(dsn: str, names: Sequence[str] = NAMES) -> Iterator[dict[str, 
             databases[name] = asyncio.run(create_database(dsn))
             stack.callback(lambda url: asyncio.run(drop_database(dsn, url)), databases[name])
         yield databases
+
+
+def slot(identifier: str) -> int:
+    """The slot of the shard of an id."""
+    return int(identifier[:2], 16)
+
+
+def items(queue: str, *partitions: str, each: int = 1) -> list[dict[str, object]]:
+    return [
+        {"queue": queue, "partition": partition, "payload": {"n": number}, "transactionId": f"{partition}-{number}"}
+        for partition in partitions
+        for number in range(each)
+    ]
+
+
+async def push(api: httpx.AsyncClient, pushed: list[dict[str, object]]) -> list[dict[str, str]]:
+    answer = await api.post("/api/v1/push", json={"items": pushed})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+async def drain(api: httpx.AsyncClient, queue: str, **query: object) -> list[dict[str, object]]:
+    """All messages that pops without a wait get, acknowledged."""
+    found: list[dict[str, object]] = []
+    while (answer := await api.get(f"/api/v1/pop/queue/{queue}", params={"batch": 100, **query})).status_code == 200:
+        messages = answer.json()["messages"]
+        acks = [
+            {"transactionId": m["transactionId"], "partitionId": m["partitionId"], "leaseId": m["leaseId"],
+             "status": "completed"} for m in messages
+        ]  # fmt: skip
+        acked = await api.post("/api/v1/ack/batch", json={"acknowledgments": acks})
+        assert all(result["success"] for result in acked.json()), acked.text
+        found += messages
+    assert answer.status_code == 204, answer.text
+    return found
