@@ -137,8 +137,13 @@ class Snapshots:
         ]
 
 
+# One that has moved is sealed where it was; earlier releases have no column for that.
 _PARTITIONS = """
-SELECT q.name AS queue, p.name AS partition FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
+SELECT q.name AS queue, p.name AS partition
+FROM queen.partitions AS p
+JOIN queen.queues AS q ON q.id = p.queue_id
+LEFT JOIN queen.partition_locks AS l ON l.part_id = p.id
+WHERE NOT coalesce((to_jsonb(l) ->> 'sealed')::bool, false)
 """
 
 
