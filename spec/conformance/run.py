@@ -190,7 +190,10 @@ class _Run(Session[Scenario, Checker]):
         self.queues += [queue := f"{self.name}-work", target := f"{self.name}-target"]
         now = time.monotonic()
         until = now + _PRODUCING_SHARE * (self.deadline - now)
-        workload = Workload(self.server, self.profile.size, self.seed, queue, target, self.statuses, until)
+        workload = Workload(
+            self.server, self.profile.size, self.seed, queue, target, self.statuses, until,
+            over_several=self.offered.over_several,
+        )  # fmt: skip
         problem = _GONE[1] if self._is_gone else await self._work(workload)
         history, rows = History(tuple(workload.records)), []
         for check, checker in self.checkers:
