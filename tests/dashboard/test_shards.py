@@ -1,6 +1,7 @@
 """The dashboard over several databases: their states, homes of partitions, and what it says while one is down."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -15,10 +16,13 @@ from tests.support.shards import new_databases, serving_shards
 @pytest.fixture
 def place(postgres: str) -> Iterator[tuple[Server, FragilePostgres]]:
     """A server over three databases, and the PostgreSQL of ``b``."""
-    with open_folder() as folder, ExitStack() as stack:
+    with open_folder() as folder, ThreadPoolExecutor(1) as beside, ExitStack() as stack:
+        # The browser runs in the event loop of this thread.
         fragile = stack.enter_context(fragile_postgres(folder / "b"))
-        others = stack.enter_context(new_databases(postgres, ("a", "c")))
-        databases = {"a": others["a"], "b": fragile.dsn, "c": others["c"]}
+        others = new_databases(postgres, ("a", "c"))
+        made = beside.submit(others.__enter__).result()
+        stack.callback(lambda: beside.submit(others.__exit__, None, None, None).result())
+        databases = {"a": made["a"], "b": fragile.dsn, "c": made["c"]}
         yield stack.enter_context(serving_shards(databases, folder / "server")), fragile
 
 
