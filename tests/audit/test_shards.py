@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from spark_validation.archive import job
 from spark_validation.archive.database import read
 from spark_validation.archive.folder import locked, open_archive
 from spark_validation.log.several import Snapshots, snapshot_of
-from tests.support.processes import Server, run
+from tests.support.processes import Server, run, wait_until
 from tests.support.shards import NAMES, new_databases, serving_shards, urls
 
 
@@ -25,10 +26,14 @@ def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
     with new_databases(postgres) as databases:
         with serving_shards(databases, folder / "server", "--workers", "2") as server:
             pushed(server)
-            done = run(
-                "bench", "load", "audit-all", "--url", f"http://127.0.0.1:{server.port}", "--runs", "1", "--seconds",
-                "8", "--journal", "--folder", str(folder / "journals"), patience=300,
-            )  # fmt: skip
+            with ThreadPoolExecutor(1) as beside:
+                cutting = beside.submit(cut, databases["b"], server)
+                done = run(
+                    "bench", "load", "flow-1000", "--url", f"http://127.0.0.1:{server.port}", "--runs", "1",
+                    "--seconds", "8", "--set", "RATE=60", "--set", "VUS=3", "--set", "TOLERATE=1", "--journal", "--folder",
+                    str(folder / "journals"), patience=300,
+                )  # fmt: skip
+                cutting.result()
             assert done.returncode in (0, 1), done.stderr
         yield databases, folder / "journals"
 
@@ -37,6 +42,21 @@ def pushed(server: Server) -> None:
     """A queue with three messages in a partition of each database."""
     items = [{"queue": "few", "partition": f"p@{name}", "payload": n} for name in NAMES for n in range(3)]
     assert server.request("POST", "/api/v1/push", {"items": items})[0] == 201
+
+
+def cut(url: str, server: Server) -> None:
+    """Ends all connections of one database in the middle of the load."""
+
+    def messages() -> bool:
+        status, answer = server.request("GET", "/api/v1/resources/overview")
+        return status == 200 and answer["messages"]["total"] > 200
+
+    wait_until(messages, "messages")
+    execute(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
 
 
 def execute(url: str, *statements: str) -> list[asyncpg.Record]:
