@@ -58,6 +58,24 @@ async def test_spooled_pushes_follow_a_changed_list(fresh: dict[str, str], tmp_p
             assert [await _lanes(url) for url in fresh.values()] == [0, 0, 0]
 
 
+@checks("G-SHARD-1", level=Level.LIVE)
+async def test_a_database_with_an_old_list_gets_the_current_one(fresh: dict[str, str], tmp_path: Path) -> None:
+    """It was restored from a backup, say."""
+    targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
+    with serving_shards({name: fresh[name] for name in ("a", "b")}, tmp_path / "first"):
+        old = (await shard_list.read(targets["b"])).shards
+    with serving_shards(fresh, tmp_path / "second"):
+        current = await change(targets, lambda known: with_added(known, "c"))
+        connection = await asyncpg.connect(fresh["b"])
+        await connection.execute("DELETE FROM queen.shard_list; DELETE FROM queen.shards")
+        await connection.close()
+        assert old is not None
+        await shard_list.store(targets["b"], old, "b")
+        async with asyncio.timeout(30):
+            while (await shard_list.read(targets["b"])).shards != current:
+                await asyncio.sleep(0.1)
+
+
 async def _lanes(url: str) -> int:
     """How many positions of spool files a database still has; they go when the files do."""
     connection = await asyncpg.connect(url)
