@@ -58,6 +58,33 @@ async def test_spooled_pushes_follow_a_changed_list(fresh: dict[str, str], tmp_p
             assert [await _lanes(url) for url in fresh.values()] == [0, 0, 0]
 
 
+async def test_an_added_database_has_the_definitions_of_the_others(fresh: dict[str, str]) -> None:
+    """Every option of a queue, also if a group that began has made the queue there before."""
+    targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
+    for name in targets:
+        await prepare(fresh[name], 5000)
+    await _store(first_list(["a", "b"], []), targets)
+    source, added = await asyncpg.connect(fresh["a"]), await asyncpg.connect(fresh["c"])
+    await source.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    for column, kind in await source.fetch(
+        "SELECT column_name, data_type FROM information_schema.columns"
+        " WHERE table_schema = 'queen' AND table_name = 'queues' AND column_name NOT IN ('id', 'name')"
+    ):
+        other = {"integer": "7", "text": "'x'", "boolean": f"{column} IS NOT true"}.get(kind, "'2026-01-01'")
+        await source.execute(f"UPDATE queen.queues SET {column} = {other}")
+
+    async def pause(_seconds: float) -> None:
+        await added.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+
+    await change(targets, lambda known: with_added(known, "c"), pause)
+    wanted, found = [
+        await each.fetchval("SELECT to_jsonb(q) - 'id' FROM queen.queues AS q") for each in (source, added)
+    ]
+    assert found == wanted
+    await source.close()
+    await added.close()
+
+
 @checks("G-SHARD-1", level=Level.LIVE)
 async def test_a_database_with_an_old_list_gets_the_current_one(fresh: dict[str, str], tmp_path: Path) -> None:
     """It was restored from a backup, say."""
