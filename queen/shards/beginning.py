@@ -53,11 +53,9 @@ async def _begin(contexts: Sequence[Context], queue: str, pop: Pop) -> None:
     found = await asyncio.gather(*[_look(context, queue, pop.group) for context in contexts])
     if pop.group == QUEUE_MODE and all(each is None or each.queue_id is None for each in found):
         return  # a pop of an unknown queue leaves no trace
-    have = [
-        context for context, each in zip(contexts, found, strict=True) if each is not None and each.grp_id is not None
-    ]
-    lack = [context for context, each in zip(contexts, found, strict=True) if each is not None and each.grp_id is None]
-    beginning = await _beginning(have, queue, pop)
+    answered = [(context, each.grp_id) for context, each in zip(contexts, found, strict=True) if each is not None]
+    beginning = await _beginning([context for context, grp_id in answered if grp_id is not None], queue, pop)
+    lack = [context for context, grp_id in answered if grp_id is None]
     await asyncio.gather(*[_subscribe(context, queue, pop.group, beginning) for context in lack])
 
 

@@ -77,10 +77,8 @@ async def test_an_added_database_has_the_definitions_of_the_others(fresh: dict[s
         await added.execute("INSERT INTO queen.queues (name) VALUES ('q')")
 
     await change(targets, lambda known: with_added(known, "c"), pause)
-    wanted, found = [
-        await each.fetchval("SELECT to_jsonb(q) - 'id' FROM queen.queues AS q") for each in (source, added)
-    ]
-    assert found == wanted
+    options = "SELECT to_jsonb(q) - 'id' FROM queen.queues AS q"
+    assert await added.fetchval(options) == await source.fetchval(options)
     await source.close()
     await added.close()
 
