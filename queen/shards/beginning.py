@@ -50,12 +50,12 @@ async def _matching(contexts: Sequence[Context], pop: Pop) -> list[str]:
 async def _begin(contexts: Sequence[Context], queue: str, pop: Pop) -> None:
     if all(context.cache.known_group(queue, None, pop.group) is not None for context in contexts):
         return
-    found = await asyncio.gather(*[_look(context, queue, pop.group) for context in contexts])
-    if pop.group == QUEUE_MODE and all(each is None or each.queue_id is None for each in found):
+    asked = await asyncio.gather(*[_look(context, queue, pop.group) for context in contexts])
+    found = [(context, each) for context, each in zip(contexts, asked, strict=True) if each is not None]
+    if pop.group == QUEUE_MODE and not any(each.queue_id for _, each in found):
         return  # a pop of an unknown queue leaves no trace
-    answered = [(context, each.grp_id) for context, each in zip(contexts, found, strict=True) if each is not None]
-    beginning = await _beginning([context for context, grp_id in answered if grp_id is not None], queue, pop)
-    lack = [context for context, grp_id in answered if grp_id is None]
+    beginning = await _beginning([context for context, each in found if each.grp_id is not None], queue, pop)
+    lack = [context for context, each in found if each.grp_id is None]
     await asyncio.gather(*[_subscribe(context, queue, pop.group, beginning) for context in lack])
 
 
