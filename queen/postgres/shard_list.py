@@ -94,19 +94,21 @@ async def store(target: Target, shards: ShardList, own: str) -> None:
 
 
 async def copy_definitions(source: Target, target: Target) -> None:
-    """Makes in one database the queues, groups, streams and switches of another one; what it has stays as it is.
+    """Gives one database the queues, groups, streams and switches of another one, while requests may change both.
+
+    What is read may be outdated when it is written. So it is read again, until it was the same before and after.
 
     Raises:
         DatabaseUnavailableError: one of them is unreachable.
     """
-    reading = await open_connection(source)
+    reading, taking = await open_connection(source), await open_connection(target)
     try:
-        rows = await reading.fetch(_READ_DEFINITIONS)
+        rows, before = await reading.fetch(_READ_DEFINITIONS), list[asyncpg.Record]()
+        while set(rows) != set(before):
+            for page in [rows[begin : begin + _STEP] for begin in range(0, len(rows), _STEP)]:
+                kinds, definitions = [row["kind"] for row in page], [row["definition"] for row in page]
+                await taking.execute(_TAKE_DEFINITIONS, kinds, definitions)
+            rows, before = await reading.fetch(_READ_DEFINITIONS), rows
     finally:
         await reading.close()
-    taking = await open_connection(target)
-    try:
-        for page in [rows[begin : begin + _STEP] for begin in range(0, len(rows), _STEP)]:
-            await taking.execute(_TAKE_DEFINITIONS, [row["kind"] for row in page], [row["definition"] for row in page])
-    finally:
         await taking.close()

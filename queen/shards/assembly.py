@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from queen.engine.handle import Assembled, JobTaker
 from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
 from queen.engine.lane_store import LaneStore
+from queen.postgres import shard_list
 from queen.postgres.dsn import Target, parse
 from queen.shards.context import ShardedContext
 from queen.shards.homes import Homes
@@ -88,24 +89,38 @@ class Workshop:
             except QueenError as problem:
                 log.error("Database %s cannot be used yet: %s", shard.name, problem)  # noqa: TRY400 - it explains itself
 
+    async def tell(self, known: ShardList, slots: Sequence[int]) -> None:
+        """Stores the list in databases with an older one: they come from a backup, or a change goes on."""
+        targets = targets_of(self._settings)
+        for slot in slots:
+            name = known.shards[slot].name
+            try:
+                await shard_list.store(targets[name], known, name)
+            except QueenError as problem:
+                log.warning("Database %s could not be told the list of databases: %s", name, problem)
+
 
 async def _follow(workshop: Workshop) -> None:
     """Reads the list from time to time, and takes part in its changes."""
     homes = workshop.homes
     while True:
         await asyncio.sleep(REFRESH_S)
-        known = newest(await _lists(workshop.contexts))
-        if known is None or (known.version, known.opened) <= (homes.shards.version, homes.shards.opened):
+        lists = await _lists(workshop.contexts)
+        known = newest(list(lists.values()))
+        if known is None:
             continue
-        await workshop.build_new(known)
-        homes.shards = known
-        remember(workshop.spools, known)
+        if (known.version, known.opened) > (homes.shards.version, homes.shards.opened):
+            await workshop.build_new(known)
+            homes.shards = known
+            remember(workshop.spools, known)
+        await workshop.tell(known, [slot for slot, each in lists.items() if each != known])
 
 
-async def _lists(contexts: Mapping[int, Context]) -> list[ShardList | None]:
-    asked = [context.administration.shards() for context in contexts.values() if not context.unavailable]
-    answers = await asyncio.gather(*asked, return_exceptions=True)
-    return [answer for answer in answers if isinstance(answer, ShardList)]
+async def _lists(contexts: Mapping[int, Context]) -> dict[int, ShardList]:
+    """The list as each database has it that can be asked."""
+    asked = {slot: context.administration.shards() for slot, context in contexts.items() if not context.unavailable}
+    answers = await asyncio.gather(*asked.values(), return_exceptions=True)
+    return {slot: answer for slot, answer in zip(asked, answers, strict=True) if isinstance(answer, ShardList)}
 
 
 async def assemble_shards(

@@ -50,15 +50,18 @@ async def _matching(contexts: Sequence[Context], pop: Pop) -> list[str]:
 async def _begin(contexts: Sequence[Context], queue: str, pop: Pop) -> None:
     if all(context.cache.known_group(queue, None, pop.group) is not None for context in contexts):
         return
-    found = await asyncio.gather(*[_look(context, queue, pop.group) for context in contexts])
-    if pop.group == QUEUE_MODE and all(each is None or each.queue_id is None for each in found):
+    found = await _look_at_all(contexts, queue, pop.group)
+    if pop.group == QUEUE_MODE and not any(each.queue_id for _, each in found):
         return  # a pop of an unknown queue leaves no trace
-    have = [
-        context for context, each in zip(contexts, found, strict=True) if each is not None and each.grp_id is not None
-    ]
-    lack = [context for context, each in zip(contexts, found, strict=True) if each is not None and each.grp_id is None]
-    beginning = await _beginning(have, queue, pop)
+    beginning = await _beginning([context for context, each in found if each.grp_id is not None], queue, pop)
+    lack = [context for context, each in found if each.grp_id is None]
     await asyncio.gather(*[_subscribe(context, queue, pop.group, beginning) for context in lack])
+
+
+async def _look_at_all(contexts: Sequence[Context], queue: str, group: str) -> list[tuple[Context, Subscription]]:
+    """What the shards that answer know of a group."""
+    found = await asyncio.gather(*[_look(context, queue, group) for context in contexts])
+    return [(context, each) for context, each in zip(contexts, found, strict=True) if each is not None]
 
 
 async def _look(context: Context, queue: str, group: str) -> Subscription | None:

@@ -285,19 +285,10 @@ class Router:
         Raises:
             QueenError: every part has failed.
         """
-        until = self._loop.time() + pop.wait_ms / 1000
-        leased, parts = structs.replace(pop, auto_ack=False), list[Part]()
+        parts: list[Part] = []
         winner: Part | None = None
         try:
-            for slot in slots:
-                with suppress(QueenError):
-                    await self._begin(slot, pop)
-                left_ms = max(int(1000 * (until - self._loop.time())), 1)
-                parts.append(part := self._send(slot, JobType.POP, structs.replace(leased, wait_ms=left_ms)))
-                part.client = job.client if job is not None else None  # each shard shows who waits
-                await _looked(parts)
-                if winner := _with_messages(parts):
-                    break
+            winner = await self._ask_in_turn(slots, pop, job, parts)
             while winner is None and (waiting := [part.future for part in parts if not part.future.done()]):
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 winner = _with_messages(parts)
@@ -306,14 +297,28 @@ class Router:
                 if part is not winner:
                     self._give_up(part, pop)
         if winner is None:
-            problems = [problem for part in parts if (problem := part.future.exception())]
-            if len(problems) == len(parts):
-                raise problems[0]
-            return Popped()
+            return _nothing(parts)
+        popped: Popped = winner.future.result()
         if not pop.auto_ack:
-            return winner.future.result()  # type: ignore[no-any-return]
-        acked: Acked = await self._send(winner.slot, JobType.ACK, ack_of(winner.future.result(), pop.group)).future
-        return acknowledged(winner.future.result(), acked)
+            return popped
+        acked: Acked = await self._send(winner.slot, JobType.ACK, ack_of(popped, pop.group)).future
+        return acknowledged(popped, acked)
+
+    async def _ask_in_turn(self, slots: Sequence[int], pop: Pop, job: Job | None, parts: list[Part]) -> Part | None:
+        """Adds a part for one shard after another, until one has messages."""
+        until = self._loop.time() + pop.wait_ms / 1000
+        for slot in slots:
+            with suppress(QueenError):
+                await self._begin(slot, pop)
+            left_ms = max(int(1000 * (until - self._loop.time())), 1)
+            # Several shards may find messages, and what is acknowledged could not be given back.
+            part = self._send(slot, JobType.POP, structs.replace(pop, wait_ms=left_ms, auto_ack=False))
+            part.client = job.client if job is not None else None  # each shard shows who waits
+            parts.append(part)
+            await _looked(parts)
+            if winner := _with_messages(parts):
+                return winner
+        return None
 
     def _give_up(self, part: Part, pop: Pop) -> None:
         """Ends a part whose messages nobody gets any more."""
@@ -338,6 +343,14 @@ def _with_messages(parts: Sequence[Part]) -> Part | None:
     """A part that has messages."""
     done = [part for part in parts if part.future.done() and not part.future.exception()]
     return next((part for part in done if part.future.result().claims), None)
+
+
+def _nothing(parts: Sequence[Part]) -> Popped:
+    """The answer of parts that have ended without messages; raises an error if all have failed."""
+    problems = [problem for part in parts if (problem := part.future.exception())]
+    if len(problems) == len(parts):
+        raise problems[0]
+    return Popped()
 
 
 def _settle(future: "asyncio.Future[Any]", result: Any) -> None:  # noqa: ANN401 - a result or an exception

@@ -30,8 +30,8 @@ def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
                 cutting = beside.submit(cut, databases["b"], server)
                 done = run(
                     "bench", "load", "flow-1000", "--url", f"http://127.0.0.1:{server.port}", "--runs", "1",
-                    "--seconds", "8", "--set", "RATE=60", "--set", "VUS=3", "--set", "TOLERATE=1", "--journal", "--folder",
-                    str(folder / "journals"), patience=300,
+                    "--seconds", "8", "--set", "RATE=60", "--set", "VUS=3", "--set", "TOLERATE=1", "--journal",
+                    "--folder", str(folder / "journals"), patience=300,
                 )  # fmt: skip
                 cutting.result()
             assert done.returncode in (0, 1), done.stderr

@@ -58,6 +58,49 @@ async def test_spooled_pushes_follow_a_changed_list(fresh: dict[str, str], tmp_p
             assert [await _lanes(url) for url in fresh.values()] == [0, 0, 0]
 
 
+async def test_an_added_database_has_the_definitions_of_the_others(fresh: dict[str, str]) -> None:
+    """Every option of a queue, also if a group that began has made the queue there before."""
+    targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
+    for name in targets:
+        await prepare(fresh[name], 5000)
+    await _store(first_list(["a", "b"], []), targets)
+    source, added = await asyncpg.connect(fresh["a"]), await asyncpg.connect(fresh["c"])
+    await source.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+    for column, kind in await source.fetch(
+        "SELECT column_name, data_type FROM information_schema.columns"
+        " WHERE table_schema = 'queen' AND table_name = 'queues' AND column_name NOT IN ('id', 'name')"
+    ):
+        other = {"integer": "7", "text": "'x'", "boolean": f"{column} IS NOT true"}.get(kind, "'2026-01-01'")
+        await source.execute(f"UPDATE queen.queues SET {column} = {other}")
+
+    async def pause(_seconds: float) -> None:
+        await added.execute("INSERT INTO queen.queues (name) VALUES ('q')")
+
+    await change(targets, lambda known: with_added(known, "c"), pause)
+    options = "SELECT to_jsonb(q) - 'id' FROM queen.queues AS q"
+    assert await added.fetchval(options) == await source.fetchval(options)
+    await source.close()
+    await added.close()
+
+
+@checks("G-SHARD-1", level=Level.LIVE)
+async def test_a_database_with_an_old_list_gets_the_current_one(fresh: dict[str, str], tmp_path: Path) -> None:
+    """It was restored from a backup, say."""
+    targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
+    with serving_shards({name: fresh[name] for name in ("a", "b")}, tmp_path / "first"):
+        old = (await shard_list.read(targets["b"])).shards
+    with serving_shards(fresh, tmp_path / "second"):
+        current = await change(targets, lambda known: with_added(known, "c"))
+        connection = await asyncpg.connect(fresh["b"])
+        await connection.execute("DELETE FROM queen.shard_list; DELETE FROM queen.shards")
+        await connection.close()
+        assert old is not None
+        await shard_list.store(targets["b"], old, "b")
+        async with asyncio.timeout(30):
+            while (await shard_list.read(targets["b"])).shards != current:
+                await asyncio.sleep(0.1)
+
+
 async def _lanes(url: str) -> int:
     """How many positions of spool files a database still has; they go when the files do."""
     connection = await asyncpg.connect(url)

@@ -789,7 +789,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-5", "a record that is refused vanishes",
-        (REPLAY, "            await self._store.set_aside(lane, units[0], units[0].batches, str(problem))\n            await self._store.skip", "            await self._store.skip"),
+        (REPLAY, "            await self.store.set_aside(lane, units[0], units[0].batches, str(problem))\n            await self.store.skip", "            await self.store.skip"),
         tests=SPOOL_ON_A_DISK,
     ),
     _engine(
