@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -103,17 +103,27 @@ def _of(name: str, finding: Finding) -> Finding:
 
 def _examine(settings: Settings, targets: Mapping[str, Target]) -> Iterator[Finding]:
     yield Finding("queen", Grade.OK, f"{__distribution__} {VERSION}")
-    sound, up = [], dict.fromkeys(targets, True)
-    for name, target in targets.items():
-        found = list(_examine_database(target, settings.pool_sizes.total))
-        up[name] = not any(each.topic == "database" for each in found)
-        if not any(each.topic in ("database", "schema") and each.grade is Grade.PROBLEM for each in found):
-            sound.append(name)
-        yield from (_of(name, each) for each in found)
-    if ONLY not in targets and sound:
-        yield from examine_shards({name: targets[name] for name in sound}, targets)
+    connections = settings.pool_sizes.total
+    found = {name: list(_examine_database(target, connections)) for name, target in targets.items()}
+    for name, findings in found.items():
+        yield from (_of(name, each) for each in findings)
+    if ONLY not in targets:
+        sound = {name: targets[name] for name, findings in found.items() if _has_schema(findings)}
+        yield from examine_shards(sound, targets)
+    yield from _examine_spools(settings, {name: _is_up(findings) for name, findings in found.items()})
+
+
+def _is_up(findings: Sequence[Finding]) -> bool:
+    return not any(each.topic == "database" for each in findings)
+
+
+def _has_schema(findings: Sequence[Finding]) -> bool:
+    return not any(each.topic in ("database", "schema") and each.grade is Grade.PROBLEM for each in findings)
+
+
+def _examine_spools(settings: Settings, up: Mapping[str, bool]) -> Iterator[Finding]:
     for path, facts in _spools(settings):
-        name = path.name if ONLY not in targets else ONLY
+        name = ONLY if ONLY in up else path.name
         yield from (_of(name, each) for each in judge_spool(facts, database_up=up.get(name, False)))
 
 

@@ -19,6 +19,8 @@ def examine_shards(targets: Mapping[str, Target], named: Mapping[str, object]) -
         targets: the databases with Queen's schema.
         named: all of DATABASE_URLS.
     """
+    if not targets:
+        return
     stored, _ = asyncio.run(look(targets))
     known = newest([each.shards for each in stored.values()])
     if known is None:
