@@ -1,7 +1,6 @@
 """Lists traces of a message or of a name, and trace names: ``GET /api/v1/traces…``."""
 
 import falcon.asgi
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 

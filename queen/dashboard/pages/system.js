@@ -122,7 +122,8 @@ function sum(known, name) {
 
 function summary(known, metric, status, statistics) {
   const hot = (name) => known.find((each) => each.name === name && each.labels.pool === "hot")?.value ?? 0;
-  const latest = status?.throughput[0];
+  // Nobody has reported in a minute that has just begun.
+  const latest = status?.throughput.find((point) => point.queenRssMb);
   const up = metric("queen_database_up");
   const waiting = sum(known, "queen_engine_jobs_waiting");
   return tiles(
