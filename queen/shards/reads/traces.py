@@ -34,14 +34,16 @@ class TracesOfAll:
         oldest = in_order(rows, (lambda row: row.created_at, False), (lambda row: row.id, False))
         return within(cut(oldest, limit, offset), _size)
 
-    async def names(self, limit: int, offset: int) -> list[TraceNameRow]:
-        """A page of the names, latest first."""
-        parts = await self._context.everywhere(lambda each: each.administration.traces.names(ROWS_MAX, 0))
+    async def names(self, search: str | None, limit: int, offset: int) -> list[TraceNameRow]:
+        """A page of the names that contain a text, or of all, latest first."""
+        parts = await self._context.everywhere(lambda each: each.administration.traces.names(search, ROWS_MAX, 0))
         found = combined(parts, ["name"], _NAME)
         return cut(in_order(found, (lambda row: row.last_seen, True), (lambda row: row.name, False)), limit, offset)
 
-    async def count(self, name: str | None = None) -> int:
-        """The number of traces of a name; without a name, the number of names."""
-        if name is None:
-            return len(await self.names(ROWS_MAX, 0))
+    async def count_names(self, search: str | None) -> int:
+        """The number of names that contain a text, or of all."""
+        return len(await self.names(search, ROWS_MAX, 0))
+
+    async def count(self, name: str) -> int:
+        """The number of traces of a name."""
         return sum(await self._context.everywhere(lambda each: each.administration.traces.count(name)))
