@@ -32,6 +32,7 @@ from .report import About, Clock, Report, Tail
 from .run import Progress, choose, judge_all
 from .simple_mq import stored
 from .simple_mq.tables import SimpleMqTables
+from .sqs.tables import SqsTables
 from .tables import Tables
 from .tables.columns import SECOND
 
@@ -87,6 +88,8 @@ def make(request: Request, progress: Progress) -> Report:
         taken_at = snapshot.taken_at if snapshot else None
         if request.interface == SimpleMqTables.interface:
             tables: Tables = SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
+        elif request.interface == SqsTables.interface:
+            tables = SqsTables(inputs)
         else:
             database = _database(spark, archive, snapshot)
             taken_at = database.taken_at if database else None
@@ -101,6 +104,8 @@ def make(request: Request, progress: Progress) -> Report:
 
 def _check_request(request: Request) -> None:
     choose(request.guarantees, request.interface)
+    if request.interface == SqsTables.interface and (request.dsn or not request.journal):
+        raise AuditError("audits of SQS judge what clients were answered: give --journal, and omit --dsn")
     if request.interface == SimpleMqTables.interface and request.dsn and not session.is_local(request.where.master):
         raise AuditError(
             "simple-mq's tables are read into a file on this machine, which executors of a cluster cannot "

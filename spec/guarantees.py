@@ -1041,7 +1041,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _liveness(
         "G-SQS-1",
-        "ML",
+        "MLA",
         "Received until it is deleted",
         "A message that was sent to a queue of SQS is received again and again until it is deleted, purged, older than "
         "the retention, or in another queue as a dead letter or by a move task.",
@@ -1049,7 +1049,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-2",
-        "ML",
+        "MLA",
         "Hidden while in flight",
         "A received message is given to no other receive before its visibility timeout is over, which the receive or a "
         "later change has set.",
@@ -1057,7 +1057,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-3",
-        "ML",
+        "MLA",
         "Order within a message group",
         "Receives from a FIFO queue return the messages of a group in the order in which they were sent. While one of "
         "them is in flight, no other receive gets messages of the group. What is visible again comes before what was "
@@ -1066,7 +1066,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-4",
-        "ML",
+        "MLA",
         "Stored once within five minutes",
         "A FIFO queue stores one message for a deduplication id within five minutes of the first sending, in the queue "
         "or if it says so in the group. A duplicate is answered with the first message's id and sequence number.",
@@ -1074,7 +1074,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-5",
-        "ML",
+        "MLA",
         "A receive can be repeated",
         "A receive from a FIFO queue with the attempt id of an earlier one returns the same messages with the same "
         "receive counts, within five minutes and as long as they are in flight and none was deleted or changed.",
@@ -1090,7 +1090,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-7",
-        "ML",
+        "MLA",
         "Dead letters after the last receive",
         "With a redrive policy, a message whose visibility timeout ends after `maxReceiveCount` receives is in the "
         "dead-letter queue next, with its id and sending time. If that queue does not exist, it stays.",
