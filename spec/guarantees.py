@@ -1105,7 +1105,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-9",
-        "M",
+        "MF",
         "Retention",
         "A message is removed when it is older than the retention of its queue, and not before, counted from its first "
         "sending.",

@@ -16,6 +16,7 @@ from queen.spool.spool import Limits, Spool
 from tests.support.cut import Line
 from tests.support.processes import Server, wait_until
 from tests.support.servers import serving_database
+from tests.support.standby import Pair
 
 WORKERS = 2
 
@@ -68,7 +69,7 @@ def fragile_postgres(folder: Path) -> Iterator[FragilePostgres]:
 
 @contextmanager
 def spooling_server(
-    postgres: FragilePostgres | Line, folder: Path, name: str = "spool", **environment: str
+    postgres: FragilePostgres | Line | Pair, folder: Path, name: str = "spool", **environment: str
 ) -> Iterator[Server]:
     """A server with its workers and a spool in a folder of that name, which outlives it."""
     spool = folder / name
