@@ -1,4 +1,4 @@
-"""Receipt handles: message, delivery and its time, authenticated so that a client can neither invent one nor use it elsewhere."""
+"""Receipt handles: message, delivery and its time, authenticated so that clients can neither invent nor move one."""
 
 import hashlib
 import hmac
