@@ -410,7 +410,7 @@ SQS_FIELDS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
             "*": (_COUNTED, _WAS_SENT),
         },
         "pushes": {
-            "queue": (_WAS_SENT, _COUNTED),
+            "queue": (_WAS_SENT,),
             "partition": (_WAS_SENT,),
             "transaction_id": (_WAS_SENT,),
             "outcome": (_WAS_SENT,),

@@ -78,7 +78,9 @@ class SqsTables(Tables):
     def sends(self) -> DataFrame:
         """Each message of each send."""
         fields = {
-            "deduplication": "transaction_id", "outcome": "outcome", "spooled": "spooled",
+            "deduplication": "transaction_id",
+            "outcome": "outcome",
+            "spooled": "spooled",
             "payload_hash": "payload_hash",
         }
         return self._keep(self._with_family(self._told("send", "pushes", **fields)).drop("asked", "seconds"))
@@ -91,7 +93,9 @@ class SqsTables(Tables):
         deleted it or changed its timeout.
         """
         fields = {
-            "deduplication": "transaction_id", "attempt": "attempt", "created_at": "created_at",
+            "deduplication": "transaction_id",
+            "attempt": "attempt",
+            "created_at": "created_at",
             "payload_hash": "payload_hash",
         }
         rows = self._with_family(self._told("receive", "deliveries", **fields))

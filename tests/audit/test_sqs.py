@@ -316,7 +316,7 @@ def found(spark: SparkSession) -> dict[str, set[str]]:
 def judged(spark: SparkSession, calls: list[Call], *guarantees: str) -> list[Verdict]:
     tables = SqsTables(Inputs(spark.createDataFrame(arrow_table(Call, calls)).persist()))
     try:
-        return judge_all(tables, guarantees, 1000, None)
+        return judge_all(tables, guarantees, 100_000, None)
     finally:
         tables.close()
 
@@ -387,7 +387,7 @@ def test_a_wrong_value_in_a_field_is_noticed(spark: SparkSession) -> None:
     for verdict in verdicts:
         for evidence in verdict.evidence:
             run_, _, _ = (evidence.queue or "").partition(".")
-            red.setdefault(run_.rpartition(" "), set()).add(verdict.audit)
+            red.setdefault(run_.rpartition(" ")[0], set()).add(verdict.audit)
     unseen = {
         (items, field)
         for items, entries in SQS_FIELDS.items()
