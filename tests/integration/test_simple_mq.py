@@ -82,7 +82,8 @@ async def test_queues_are_listed_in_pages(http: httpx.AsyncClient, create: Creat
     assert by_name.json()["queues"][0]["queue_id"] == two
     for wrong in {"limit": "0"}, {"limit": "1001"}, {"cursor": "x"}, {"limit": "x"}:
         answer = await http.get("/api/v1/simple-mq/queues", params=wrong)
-        assert (answer.status_code, "x" in answer.json()["detail"] or "limit" in answer.json()["detail"]) == (400, True)
+        assert answer.status_code == 400, answer.text
+        assert next(iter(wrong)) in answer.text
 
 
 async def poll(http: httpx.AsyncClient, queue: str) -> dict[str, Any] | None:

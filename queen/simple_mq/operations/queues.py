@@ -14,7 +14,6 @@ from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.parameters import SEARCH, limit
 from queen.http.parsing import parse_integer
-from queen.http.queries import LIMIT_MAX
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
 from queen.simple_mq import administration
@@ -23,7 +22,7 @@ from queen.simple_mq.operations.messages import query
 from queen.simple_mq.operations.paths import LISTED, QUEUE, QUEUE_ID, UUID_SCHEMA, parse_id, unknown_queue
 from queen.simple_mq.requests import ListedQueue, QueueInfo
 
-_PAGE = 100
+_PAGE, _PAGE_MAX = 100, 1000
 
 
 class QueueAnswer(Struct):
@@ -62,13 +61,13 @@ class QueuesAnswer(Struct):
     errors=(400, 503),
     parameters=[
         SEARCH,
-        limit(_PAGE),
+        limit(_PAGE, _PAGE_MAX),
         query("cursor", "Cursor of the page, from the previous page", UUID_SCHEMA),
     ],
 )
 async def list_queues(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Reads one queue more than asked for: if there is one, there is a next page."""
-    number, cursor = parse_integer(req.get_param("limit"), "limit", _PAGE, 1, LIMIT_MAX), req.get_param("cursor")
+    number, cursor = parse_integer(req.get_param("limit"), "limit", _PAGE, 1, _PAGE_MAX), req.get_param("cursor")
     after = None if cursor is None else parse_id(cursor, "cursor")
     search = (queries.name(req, "search") or "").lower()
     found = await server.ask(lambda context: SimpleMq.of(context).administration.list_queues(search, after, number + 1))
