@@ -85,21 +85,28 @@ def make(request: Request, progress: Progress) -> Report:
         progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
-        taken_at = snapshot.taken_at if snapshot else None
-        if request.interface == SimpleMqTables.interface:
-            tables: Tables = SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
-        elif request.interface == SqsTables.interface:
-            tables = SqsTables(inputs)
-        else:
+        if request.interface == Tables.interface:
             database = _database(spark, archive, snapshot)
             taken_at = database.taken_at if database else None
             tables = Tables(replace(inputs, database=database))
             if snapshot:
                 tables.read_log()
+        else:
+            taken_at = snapshot.taken_at if snapshot else None
+            tables = _other_tables(request, inputs, snapshot, spark, work)
         # Vacuum waits for the snapshot.
         held.close()
         about = _about(request, began_at, snapshot.place if snapshot else None, taken_at)
         return _report(about, tables, journal, request, progress, began)
+
+
+def _other_tables(
+    request: Request, inputs: Inputs, snapshot: Snapshot | None, spark: SparkSession, work: Path
+) -> Tables:
+    """Those of another interface than Queen's."""
+    if request.interface == SqsTables.interface:
+        return SqsTables(inputs)
+    return SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
 
 
 def _check_request(request: Request) -> None:

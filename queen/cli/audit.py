@@ -121,25 +121,31 @@ def judge(
         raise UsageError(
             "nothing to audit: give --dsn, --journal, or both; --archive may be added to --dsn or replace it"
         )
-    if archive and interface not in (None, Interface.queen):
-        raise UsageError("an archive holds the log of Queen's interface: omit --archive or --interface")
     can_be_written(report=report)
     with explained(), interruptible():
         from spark_validation import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
-        from spark_validation.journal.interface import interface_of  # noqa: PLC0415
         from spark_validation.report import as_html, as_json  # noqa: PLC0415
         from spark_validation.run import choose  # noqa: PLC0415
 
         wanted = tuple(each.upper() for each in guarantee or ())
         where = command.Where(master, driver_memory)
-        spoken = (interface or Interface.queen).value
-        if interface is None and journal and not archive:
-            spoken = interface_of(journal, spoken)
+        spoken = _spoken(interface, journal, archive)
         request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, spoken)
         with told("starting Spark", len(choose(wanted, spoken))) as tell:
             made = command.make(request, lambda done, total, name: tell(done, total, name.replace("_", " ")))
     shown = partial(out.out, as_json(made), end="") if json else partial(show, made)
     conclude(made.exit_code, shown, (report, partial(as_html, made)))
+
+
+def _spoken(interface: Interface | None, journal: Path | None, archive: Path | None) -> str:
+    """The interface to audit: the one that is asked for, else that of the journals."""
+    from spark_validation.journal.interface import interface_of  # noqa: PLC0415 - as above
+
+    if archive and interface not in (None, Interface.queen):
+        raise UsageError("an archive holds the log of Queen's interface: omit --archive or --interface")
+    if interface is None and journal and not archive:
+        return interface_of(journal, Interface.queen.value)
+    return (interface or Interface.queen).value
 
 
 def _refuse_options(context: typer.Context) -> None:
