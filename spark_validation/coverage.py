@@ -150,6 +150,7 @@ COLUMNS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
             "ever_encrypted": _OPTION,
             "paused": _OPTION,
             "sql_push": _OPTION,
+            "colocate_with": _OPTION,
             "*": (_PARTS, _GROUPS),
         },
         "queen.outbox": {

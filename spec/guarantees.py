@@ -136,6 +136,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "TIM": "Timers",
         "SMQ": "simple-mq",
         "SQS": "SQS",
+        "SHARD": "Several databases",
     }
 )
 
@@ -1152,6 +1153,62 @@ _CATALOGUE: Collection[Guarantee] = (
         "queue in the order of the answers, with the id, sending time and delay that they were sent with. Whether one "
         "is a duplicate depends on when it was sent. Sends to a queue that was deleted are set aside.",
         "Producers go on, and consumers see neither gaps nor repetitions.",
+    ),
+    _safety(
+        "G-SHARD-1",
+        "MLF",
+        "A partition is in one database",
+        "With several databases, all messages of a partition are in one of them, whichever server and whichever list "
+        "of the databases they came by. A change of the list moves none.",
+        "Order, deduplication and leases of a partition are those of its database.",
+    ),
+    _safety(
+        "G-SHARD-2",
+        "ML",
+        "All or none in each database",
+        "The messages of one push that belong to one database are stored all or none. If a part of the push was "
+        "refused or has an unknown outcome, the answer is an error, and the same push with the same transaction ids "
+        "stores what is missing.",
+        "No transaction spans databases, so a producer must be able to repeat.",
+    ),
+    _safety(
+        "G-SHARD-3",
+        "LF",
+        "A database that is unavailable stops only its own partitions",
+        "While a database is unavailable, pushes and pops of the partitions of the others go on, and pushes to its own "
+        "are spooled.",
+        "It is why there are several.",
+    ),
+    _safety(
+        "G-SHARD-4",
+        "ML",
+        "What spans databases is refused as a whole",
+        "A transaction, or a cycle of a stream, that concerns partitions in several databases is refused and changes "
+        "nothing in any of them.",
+        "It is atomic or it is not carried out.",
+    ),
+    _safety(
+        "G-SHARD-5",
+        "LF",
+        "Spooled pushes follow the list",
+        "A push that was spooled for one database is stored in order and once in the database to which its partition "
+        "belongs when the spool is replayed.",
+        "The list of databases may change while a spool waits.",
+    ),
+    _safety(
+        "G-SHARD-6",
+        "MLF",
+        "A group begins in all databases",
+        "A consumer group begins in the same place in all databases. One that is unavailable at that time gets the "
+        "group when it is back, and the group misses nothing of it that was stored after its beginning.",
+        "A group is one thing to its consumers, wherever the messages are.",
+    ),
+    _safety(
+        "G-SHARD-7",
+        "L",
+        "SQL pushes into its own database",
+        "`queen.push` stores a message in the database in which it is called, in a partition that is there.",
+        "It commits with the transaction of its caller, which is there.",
     ),
 )
 

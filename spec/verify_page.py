@@ -77,6 +77,7 @@ _TOKENS = "needs the server's key, to make tokens"
 _TABLES = "needs a look into the database"
 _SQL = "needs a connection to the database"
 _TIMERS = "is about timers, which not every server of the interface has"
+_SHARDS = "needs a server over several databases, and connections to these"
 _OUTAGE = "needs a PostgreSQL that is stopped"
 WHY_NOT: Mapping[str, str] = MappingProxyType(
     {
@@ -124,6 +125,7 @@ WHY_NOT: Mapping[str, str] = MappingProxyType(
         "G-SMQ-17": "needs to know when the server has noticed the end of a connection",
         "G-SQS-9": _SERVICE,
         "G-SQS-14": _OUTAGE,
+        **{f"G-SHARD-{number}": _SHARDS for number in range(1, 8)},
     }
 )
 """What `queen verify` does not see, and why."""

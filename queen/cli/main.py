@@ -46,6 +46,7 @@ COMMANDS: dict[str, Sequence[Command]] = {
             "queen.cli.procedures:procedures",
             "Return to stored procedures that the last upgrade replaced.",
         ),
+        Command("shards", "queen.cli.shards:shards", "Show and change the databases of an installation."),
         Command("settings", "queen.cli.settings:settings", "Print every setting with its default and meaning."),
         Command("spool", "queen.cli.spool:spool", "Inspect the spool, and retry or discard failed files."),
         Command("encryption", "queen.cli.encryption:encryption", "Manage keys of encrypted queues."),

@@ -92,7 +92,7 @@ async def list_trace_names(server: Server, req: QueenRequest, resp: falcon.asgi.
     asked = queries.page(req, _NAMES, limit_max=queries.LIMIT)
 
     async def look(context: Context) -> TraceNames:
-        traces = context.administration.traces
+        traces = context.reads.traces
         rows = await traces.names(search, asked.limit, asked.offset)
         elements = [TraceNameElement(row.name, row.traces, row.messages, text(row.last_seen)) for row in rows]
         return TraceNames(elements, await traces.count_names(search), asked)
@@ -117,7 +117,7 @@ async def list_traces_by_name(server: Server, req: QueenRequest, resp: falcon.as
     asked = queries.page(req, _TRACES)
 
     async def look(context: Context) -> NamedTraces:
-        traces = context.administration.traces
+        traces = context.reads.traces
         rows = await traces.of_name(name, asked.limit, asked.offset)
         return NamedTraces([_element_with_message(row, server.keys) for row in rows], await traces.count(name), asked)
 
@@ -144,7 +144,7 @@ async def list_traces_of_message(
         answer(resp, MessageTraces([]))
         return
     asked = queries.page(req, queries.LIMIT)
-    rows = await server.ask(lambda context: context.administration.traces.of_message(key, asked.limit, asked.offset))
+    rows = await server.ask(lambda context: context.reads.traces.of_message(key, asked.limit, asked.offset))
     answer(resp, MessageTraces([_element(row) for row in rows]))
 
 
