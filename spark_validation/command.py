@@ -32,6 +32,7 @@ from .report import About, Clock, Report, Tail
 from .run import Evidence, Progress, Verdict, choose, judge_all
 from .simple_mq import stored
 from .simple_mq.tables import SimpleMqTables
+from .sqs.tables import SqsTables
 from .tables import Tables
 from .tables.columns import SECOND
 
@@ -86,23 +87,34 @@ def make(request: Request, progress: Progress) -> Report:
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
         taken_at = snapshot.taken_at if snapshot else None
         homes: Homes = {}
-        if request.interface == SimpleMqTables.interface:
-            tables: Tables = SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
-        else:
+        if request.interface == Tables.interface:
             database = _database(spark, archive, snapshot)
             if database:
                 taken_at, homes = database.taken_at, database.homes
             tables = Tables(replace(inputs, database=database))
             if snapshot:
                 tables.read_log()
+        else:
+            tables = _other_tables(request, inputs, snapshot, spark, work)
         # Vacuum waits for the snapshot.
         held.close()
         about = _about(request, began_at, snapshot.place if snapshot else None, taken_at)
         return _report(about, tables, homes, journal, request, progress, began)
 
 
+def _other_tables(
+    request: Request, inputs: Inputs, snapshot: AnySnapshot | None, spark: SparkSession, work: Path
+) -> Tables:
+    """Those of another interface than Queen's."""
+    if request.interface == SqsTables.interface:
+        return SqsTables(inputs)
+    return SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
+
+
 def _check_request(request: Request) -> None:
     choose(request.guarantees, request.interface)
+    if request.interface == SqsTables.interface and (request.dsn or not request.journal):
+        raise AuditError("audits of SQS judge what clients were answered: give --journal, and omit --dsn")
     if request.interface == SimpleMqTables.interface and request.dsn and not session.is_local(request.where.master):
         raise AuditError(
             "simple-mq's tables are read into a file on this machine, which executors of a cluster cannot "

@@ -13,7 +13,7 @@ import { theme } from "./theme.js";
 const REFRESH_MS = 5000;
 const PAGES = [
   ["overview", "Overview"], ["queues", "Queues"], ["messages", "Messages"], ["dead-letters", "Dead letters"],
-  ["groups", "Consumer groups"], ["traces", "Traces"], ["sqs", "SQS queues"], ["system", "System"], ["maintenance", "Maintenance"],
+  ["groups", "Consumer groups"], ["traces", "Traces"], ["sqs", "SQS queues"], ["simple", "simple-mq"], ["system", "System"], ["maintenance", "Maintenance"],
 ];
 
 const root = h("div", { class: "app" });

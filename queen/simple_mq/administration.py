@@ -1,5 +1,6 @@
-"""Creates and deletes queues of simple-mq, and requeues messages."""
+"""Creates, lists and deletes queues of simple-mq, and requeues messages."""
 
+from itertools import chain
 from uuid import UUID
 
 from msgspec import structs
@@ -8,7 +9,7 @@ from queen.core.placement import queue_on
 from queen.engine.context import Context
 from queen.simple_mq.handlers import announce
 from queen.simple_mq.interface import SimpleMq, home_of
-from queen.simple_mq.requests import NO_QUEUE, QUEUE_SIZE_MAX, NewQueue, Requeued, RequeuedAll
+from queen.simple_mq.requests import NO_QUEUE, QUEUE_SIZE_MAX, ListedQueue, NewQueue, Requeued, RequeuedAll
 
 _REQUEUED = {
     "requeued": "success",
@@ -25,6 +26,17 @@ async def create_queue(context: Context, queue: NewQueue, queues_max: int) -> UU
     placed = structs.replace(queue, queue_id=queue_on(queue.queue_id, slot))
     made = await here.with_retries(lambda _again: SimpleMq.of(here).administration.create_queue(placed, queues_max))
     return placed.queue_id if made else None
+
+
+async def list_queues(context: Context, search: str, after: UUID | None, limit: int) -> list[ListedQueue]:
+    """A page of the queues of all databases, by their numbers."""
+
+    async def of_database(each: Context) -> list[ListedQueue]:
+        queues = SimpleMq.of(each).administration
+        return await each.with_retries(lambda _again: queues.list_queues(search, after, limit))
+
+    found = chain(*await context.everywhere(of_database))
+    return sorted(found, key=lambda each: each.queue_id)[:limit]
 
 
 async def delete_queue(context: Context, queue: UUID) -> str:

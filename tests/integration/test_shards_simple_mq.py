@@ -64,6 +64,15 @@ def test_queues_of_simple_mq_are_spread_and_each_is_found_by_its_id(http: httpx.
     counted = http.get("/metrics/prometheus").text
     assert all(queue in counted for queue in made)
     assert "simplemq_queues 12.0" in counted
+    listed: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = http.get("/api/queues", params={"limit": "5", **cursor}).json()
+        listed += [each["queue_id"] for each in page["queues"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert listed == sorted(made)
     for queue in made:
         assert http.delete(f"/api/queues/{queue}").status_code == 200
         assert http.get(f"/api/queues/{queue}").status_code == 404
