@@ -67,7 +67,7 @@ def test_queues_of_simple_mq_are_spread_and_each_is_found_by_its_id(http: httpx.
     listed: list[str] = []
     cursor: dict[str, str] = {}
     while True:
-        page = http.get("/api/queues", params={"limit": "5", **cursor}).json()
+        page = http.get("/api/v1/simple-mq/queues", params={"limit": "5", **cursor}).json()
         listed += [each["queue_id"] for each in page["queues"]]
         if page["next_cursor"] is None:
             break
