@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 import uvloop
@@ -27,6 +27,7 @@ from queen.core.limits import (
     REPLAY_CALL_S,
 )
 from queen.core.metrics import WorkerState
+from queen.core.placement import Shard, lease_on
 from queen.engine.context import Context, ignore_notification
 from queen.engine.engine import Engine, Shares
 from queen.engine.failover import Failover
@@ -64,6 +65,7 @@ from queen.postgres.spool_store import SpoolStore
 from queen.postgres.store import Store
 from queen.postgres.timers import DueTimersStore, SchedulesStore
 from queen.security.keyring import Keyring
+from queen.shards.assembly import assemble_shards
 from queen.simple_mq import sqs_spool
 from queen.simple_mq.background_jobs import background_jobs
 from queen.simple_mq.interface import SimpleMq, Sqs
@@ -75,7 +77,12 @@ from queen.spool.spool import Limits, Spool
 
 log = logging.getLogger("queen.spool")
 
+#: All kinds of jobs.
+SPECS = {**JOB_SPECS, **SIMPLE_MQ_SPECS}
 
+
+#: How long an empty wait list stays, with several databases: consumers come back to all, and most have nothing.
+LINGER_S = 2.0
 #: Pause of a worker that does not lead, or could not move timers or fire schedules.
 _TIMERS_S = 1.0
 
@@ -186,6 +193,7 @@ def _context(
     notify: Notify,
     interfaces: Sequence[object] = (),
     prefetch: Prefetch | None = None,
+    new_lease: Callable[[], UUID] = uuid4,
 ) -> Context:
     return Context(
         store,
@@ -198,14 +206,15 @@ def _context(
         limit_s=settings.database.statement_timeout_ms / 1000,
         interfaces=interfaces,
         prefetch=prefetch,
+        new_lease=new_lease,
     )
 
 
-def _notifications(settings: Settings, target: Target) -> tuple[NotificationHub, SiblingsTransport]:
+def _notifications(settings: Settings, target: Target, shard: str) -> tuple[NotificationHub, SiblingsTransport]:
     """All transports that the settings and the database allow; and the one to siblings."""
     secret, interval_s = settings.peers.secret.encode(), settings.peers.interval_ms / 1000
     origin = new_origin()
-    siblings = SiblingsTransport(folder_of(os.getppid()), origin)
+    siblings = SiblingsTransport(folder_of(os.getppid(), shard), origin)
     transports: list[Transport] = [siblings]
     if not target.pooled:
         transports.append(PostgresTransport(target, interval_s))
@@ -238,80 +247,100 @@ def _waiters_max() -> int:
     return max(1, files - FILES_BESIDE_WAITERS)
 
 
+async def assemble_database(
+    settings: Settings, answer: Callable[[Job, Any], None], shard: Shard | None = None
+) -> Assembled:
+    """Builds what a worker has for one database, in its own loop; ``shard``: which one, if there are several."""
+    target = _target(settings)
+    pools = hot, cold, replaying, sweeping = _pools(target, settings)
+    store, administration = _store(hot, settings), AdministrationStore(cold)
+    failover = Failover(await _spool(settings, administration))
+    notifications, siblings = _notifications(settings, target, shard.name if shard else "")
+
+    def notify(notification: Notification) -> None:
+        engine.notify(notification)
+        notifications.publish(notification)
+
+    def receive_packet(packet: bytes) -> None:
+        notifications.receive_packet(packet, relay=True)
+
+    simple_mq, new_lease = SimpleMq.over(hot, cold), partial(lease_on, shard.slot) if shard else uuid4
+    prefetch = Prefetch(LEASES_OF_WORKERS.mine, new_lease=new_lease)
+    context = _context(
+        settings,
+        store,
+        administration,
+        failover,
+        notify,
+        [simple_mq, Sqs.over(hot, cold)],
+        prefetch,
+        new_lease,
+    )
+    # Behind a pooler there are no notifications of other instances, so each wait list needs its own checks.
+    checks_per_s = CHECKS_PER_S if not target.pooled else 0
+    delivery = settings.delivery
+    linger_s = LINGER_S if shard else 0
+    waiters = Waiters(delivery.poll_initial_ms, delivery.poll_max_ms, checks_per_s, siblings.set_waiting, linger_s)
+    shares = Shares(hot.size, cold.size, _waiters_max())
+    engine = Engine(
+        context,
+        lambda kind: JobQueue(settings.policy(kind), settings.limiter(kind)),
+        waiters,
+        shares,
+        answer,
+        SPECS,
+    )
+    siblings.receive_datagram = engine.lend_through(siblings)
+    probe = _health_probe(target, failover, pools)
+    interval_s = settings.spool.interval_ms / 1000
+    replay = _replay(settings, context, failover, replaying, target, interval_s)
+    await notifications.start(engine.notify, engine.missed)
+    probe.start()
+    replay.start()
+
+    def state() -> WorkerState:
+        return WorkerState(
+            hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting, engine.waiting_by_queue,
+            engine.connected,
+        )  # fmt: skip
+
+    context.state, context.database_answers = state, probe.answers
+    keep = timedelta(days=settings.jobs.metrics_days)
+    statistics_writer = StatisticsWriter(
+        context.counters, administration.statistics, state, settings.jobs.metrics_interval_ms / 1000, keep
+    )
+    context.clock, context.report = lambda: statistics_writer.clock, statistics_writer.report
+    statistics_writer.start()
+    services = _services(sweeping, replaying, settings, context)
+    services.start()
+    outbox = Outbox(context, OutboxStore(replaying), engine, lambda: services.leadership.held)
+    outbox.start()
+
+    async def close() -> None:
+        await outbox.stop()
+        await services.stop()
+        await statistics_writer.stop()
+        await simple_mq.outcomes.close()
+        await replay.stop()
+        await probe.stop()
+        await notifications.stop()
+        failover.close()
+        for pool in pools:
+            await pool.close()
+
+    return Assembled(engine, context, receive_packet, close, replay.store)
+
+
 def assembly(settings: Settings) -> Assemble:
-    """Builds the engine of a worker, in its own loop."""
+    """Builds the engine of a worker, in its own loop; with several databases, one for each."""
 
     async def assemble(answer: Callable[[Job, Any], None]) -> Assembled:
-        target = _target(settings)
-        pools = hot, cold, replaying, sweeping = _pools(target, settings)
-        store, administration = _store(hot, settings), AdministrationStore(cold)
-        failover = Failover(await _spool(settings, administration))
-        notifications, siblings = _notifications(settings, target)
-
-        def notify(notification: Notification) -> None:
-            engine.notify(notification)
-            notifications.publish(notification)
-
-        def receive_packet(packet: bytes) -> None:
-            notifications.receive_packet(packet, relay=True)
-
-        simple_mq, prefetch = SimpleMq.over(hot, cold), Prefetch(LEASES_OF_WORKERS.mine)
-        context = _context(
-            settings, store, administration, failover, notify, [simple_mq, Sqs.over(hot, cold)], prefetch
-        )
-        # Behind a pooler there are no notifications of other instances, so each wait list needs its own checks.
-        checks_per_s = CHECKS_PER_S if not target.pooled else 0
-        delivery = settings.delivery
-        waiters = Waiters(delivery.poll_initial_ms, delivery.poll_max_ms, checks_per_s, siblings.set_waiting)
-        shares = Shares(hot.size, cold.size, _waiters_max())
-        engine = Engine(
-            context,
-            lambda kind: JobQueue(settings.policy(kind), settings.limiter(kind)),
-            waiters,
-            shares,
-            answer,
-            {**JOB_SPECS, **SIMPLE_MQ_SPECS},
-        )
-        siblings.receive_datagram = engine.lend_through(siblings)
-        engine.take_over(LEASES_OF_WORKERS.take_left())
-        probe = _health_probe(target, failover, pools)
-        interval_s = settings.spool.interval_ms / 1000
-        replay = _replay(settings, context, failover, replaying, target, interval_s)
-        await notifications.start(engine.notify, engine.missed)
-        probe.start()
-        replay.start()
-
-        def state() -> WorkerState:
-            return WorkerState(
-                hot.open + cold.open, hot.idle + cold.idle, engine.queued, engine.waiting, engine.waiting_by_queue,
-                engine.connected,
-            )  # fmt: skip
-
-        context.state, context.database_answers = state, probe.answers
-        keep = timedelta(days=settings.jobs.metrics_days)
-        statistics_writer = StatisticsWriter(
-            context.counters, administration.statistics, state, settings.jobs.metrics_interval_ms / 1000, keep
-        )
-        context.clock, context.report = lambda: statistics_writer.clock, statistics_writer.report
-        statistics_writer.start()
-        services = _services(sweeping, replaying, settings, context)
-        services.start()
-        outbox = Outbox(context, OutboxStore(replaying), engine, lambda: services.leadership.held)
-        outbox.start()
-
-        async def close() -> None:
-            await outbox.stop()
-            await services.stop()
-            await statistics_writer.stop()
-            await simple_mq.outcomes.close()
-            await replay.stop()
-            await probe.stop()
-            await notifications.stop()
-            failover.close()
-            for pool in pools:
-                await pool.close()
-
-        return Assembled(engine, receive_packet, close)
+        if settings.database.shards:
+            assembled = await assemble_shards(settings, answer, assemble_database, SPECS)
+        else:
+            assembled = await assemble_database(settings, answer)
+        assembled.engine.take_over(LEASES_OF_WORKERS.take_left())
+        return assembled
 
     return assemble
 

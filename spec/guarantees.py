@@ -136,6 +136,7 @@ FAMILIES: Mapping[str, str] = MappingProxyType(
         "TIM": "Timers",
         "SMQ": "simple-mq",
         "SQS": "SQS",
+        "SHARD": "Several databases",
     }
 )
 
@@ -1041,7 +1042,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _liveness(
         "G-SQS-1",
-        "ML",
+        "MLA",
         "Received until it is deleted",
         "A message that was sent to a queue of SQS is received again and again until it is deleted, purged, older than "
         "the retention, or in another queue as a dead letter or by a move task.",
@@ -1049,7 +1050,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-2",
-        "ML",
+        "MLA",
         "Hidden while in flight",
         "A received message is given to no other receive before its visibility timeout is over, which the receive or a "
         "later change has set.",
@@ -1057,7 +1058,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-3",
-        "ML",
+        "MLA",
         "Order within a message group",
         "Receives from a FIFO queue return the messages of a group in the order in which they were sent. While one of "
         "them is in flight, no other receive gets messages of the group. What is visible again comes before what was "
@@ -1066,7 +1067,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-4",
-        "ML",
+        "MLA",
         "Stored once within five minutes",
         "A FIFO queue stores one message for a deduplication id within five minutes of the first sending, in the queue "
         "or if it says so in the group. A duplicate is answered with the first message's id and sequence number.",
@@ -1074,7 +1075,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-5",
-        "ML",
+        "MLA",
         "A receive can be repeated",
         "A receive from a FIFO queue with the attempt id of an earlier one returns the same messages with the same "
         "receive counts, within five minutes and as long as they are in flight and none was deleted or changed.",
@@ -1090,7 +1091,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-7",
-        "ML",
+        "MLA",
         "Dead letters after the last receive",
         "With a redrive policy, a message whose visibility timeout ends after `maxReceiveCount` receives is in the "
         "dead-letter queue next, with its id and sending time. If that queue does not exist, it stays.",
@@ -1105,7 +1106,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-9",
-        "M",
+        "MF",
         "Retention",
         "A message is removed when it is older than the retention of its queue, and not before, counted from its first "
         "sending.",
@@ -1152,6 +1153,62 @@ _CATALOGUE: Collection[Guarantee] = (
         "queue in the order of the answers, with the id, sending time and delay that they were sent with. Whether one "
         "is a duplicate depends on when it was sent. Sends to a queue that was deleted are set aside.",
         "Producers go on, and consumers see neither gaps nor repetitions.",
+    ),
+    _safety(
+        "G-SHARD-1",
+        "MLFA",
+        "A partition is in one database",
+        "With several databases, all messages of a partition are in one of them, whichever server and whichever list "
+        "of the databases they came by. A change of the list moves none.",
+        "Order, deduplication and leases of a partition are those of its database.",
+    ),
+    _safety(
+        "G-SHARD-2",
+        "ML",
+        "All or none in each database",
+        "The messages of one push that belong to one database are stored all or none. If a part of the push was "
+        "refused or has an unknown outcome, the answer is an error, and the same push with the same transaction ids "
+        "stores what is missing.",
+        "No transaction spans databases, so a producer must be able to repeat.",
+    ),
+    _safety(
+        "G-SHARD-3",
+        "LF",
+        "A database that is unavailable stops only its own partitions",
+        "While a database is unavailable, pushes and pops of the partitions of the others go on, and pushes to its own "
+        "are spooled.",
+        "It is why there are several.",
+    ),
+    _safety(
+        "G-SHARD-4",
+        "ML",
+        "What spans databases is refused as a whole",
+        "A transaction, or a cycle of a stream, that concerns partitions in several databases is refused and changes "
+        "nothing in any of them.",
+        "It is atomic or it is not carried out.",
+    ),
+    _safety(
+        "G-SHARD-5",
+        "LF",
+        "Spooled pushes follow the list",
+        "A push that was spooled for one database is stored in order and once in the database to which its partition "
+        "belongs when the spool is replayed.",
+        "The list of databases may change while a spool waits.",
+    ),
+    _safety(
+        "G-SHARD-6",
+        "MLF",
+        "A group begins in all databases",
+        "A consumer group begins in the same place in all databases. One that is unavailable at that time gets the "
+        "group when it is back, and the group misses nothing of it that was stored after its beginning.",
+        "A group is one thing to its consumers, wherever the messages are.",
+    ),
+    _safety(
+        "G-SHARD-7",
+        "L",
+        "SQL pushes into its own database",
+        "`queen.push` stores a message in the database in which it is called, in a partition that is there.",
+        "It commits with the transaction of its caller, which is there.",
     ),
 )
 

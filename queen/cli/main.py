@@ -46,6 +46,7 @@ COMMANDS: dict[str, Sequence[Command]] = {
             "queen.cli.procedures:procedures",
             "Return to stored procedures that the last upgrade replaced.",
         ),
+        Command("shards", "queen.cli.shards:shards", "Show and change the databases of an installation."),
         Command("settings", "queen.cli.settings:settings", "Print every setting with its default and meaning."),
         Command("spool", "queen.cli.spool:spool", "Inspect the spool, and retry or discard failed files."),
         Command("encryption", "queen.cli.encryption:encryption", "Manage keys of encrypted queues."),
@@ -71,6 +72,7 @@ COMMANDS: dict[str, Sequence[Command]] = {
         Command(
             "redrives", "queen.cli.client.sqs.redrives:redrives", "Moves of dead letters of SQS: list, start, cancel."
         ),
+        Command("simple", "queen.cli.client.simple:queues", "Queues of simple-mq: list, show, purge."),
         Command("messages", "queen.cli.client.messages:messages", "Single messages: show, delete."),
         Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
         Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, pause, resume, delete."),

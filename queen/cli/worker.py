@@ -16,7 +16,7 @@ from queen.cli.client.options import Context, Token, Url
 from queen.cli.client.reach import chosen
 from queen.cli.errors import ExitCode, FailedError, UsageError
 from queen.cli.output import err
-from queen.worker import Client, RefusedError, Worker, run
+from queen.worker import Client, RefusedError, SocketClient, Worker, run
 from queen.worker.runner import THREADS
 
 
@@ -27,6 +27,9 @@ def worker(
     grace: Annotated[
         float, typer.Option(help="Seconds for messages that are being worked on, at a stop.", min=0, max=3600)
     ] = 30.0,
+    websocket: Annotated[
+        bool, typer.Option("--websocket", help="Get messages over WebSockets, not with long polls.")
+    ] = False,
     url: Url = None,
     token: Token = None,
     context: Context = None,
@@ -36,7 +39,7 @@ def worker(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
-        asyncio.run(_work(found, *chosen(url, token, context), grace))
+        asyncio.run(_work(found, *chosen(url, token, context), grace, websocket))
     except RefusedError as problem:
         raise FailedError(problem) from None
     if any(each.name.startswith(THREADS) and each.is_alive() for each in threading.enumerate()):
@@ -61,7 +64,7 @@ def _found(place: str) -> Worker:
     return found
 
 
-async def _work(found: Worker, url: str, token: str | None, grace: float) -> None:
+async def _work(found: Worker, url: str, token: str | None, grace: float, websocket: bool) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def stopping() -> None:
@@ -74,7 +77,8 @@ async def _work(found: Worker, url: str, token: str | None, grace: float) -> Non
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping)
     connections = sum(2 * task.concurrency for task in found.tasks) + 1
-    async with Client(url, token, connections) as client:
+    made = SocketClient(found, stop, url, token) if websocket else Client(url, token, connections)
+    async with made as client:
         for task in found.tasks:
             err.print(f"{task.name} works on {task.queue}", style="dim", markup=False)
         await run(found, client, stop, grace)

@@ -40,6 +40,14 @@ class Settings(Struct, frozen=True, kw_only=True):
         """The batch policy of a job type."""
         return self.policies[kind]
 
+    def of_shard(self, name: str, folder: str) -> "Settings":
+        """The settings for one of several databases, whose spool has a folder of its own."""
+        url = dict(self.database.shards)[name]
+        database = msgspec.structs.replace(self.database, dsn=url, shards=())
+        return msgspec.structs.replace(
+            self, database=database, spool=msgspec.structs.replace(self.spool, folder=folder)
+        )
+
     @property
     def pool_sizes(self) -> PoolSizes:
         """The most connections to PostgreSQL. Raises SettingError if there are too few for the workers."""
@@ -99,6 +107,11 @@ def _read(environment: Mapping[str, str], base: Settings) -> Settings:
 def _check(settings: Settings) -> None:
     """Settings that only make sense together."""
     _ = settings.pool_sizes
+    if settings.database.shards and (settings.database.url or settings.peers.any):
+        raise SettingError(
+            "DATABASE_URLS names all databases: do not set DATABASE_URL, PG_HOST, QUEEN_PEERS or QUEEN_UDP_PEERS "
+            "with it"
+        )
     security, jwt, engine = settings.security, settings.jwt, settings.engine
     if bool(security.tls_certificate) != bool(security.tls_key):
         raise SettingError("QUEEN_TLS_CERTFILE and QUEEN_TLS_KEYFILE belong together: give both or neither")

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from queen.config.forms import ACCESS_KEYS, ACCOUNT, ADDRESSES, HOST_NAMES, KEY, KEYS, ORIGINS, PATHS, URL, URLS
+from queen.config.forms import ACCESS_KEYS, ACCOUNT, ADDRESSES, HOST_NAMES, KEY, KEYS, ORIGINS, PATHS, SHARDS, URL, URLS
 from queen.config.variable import Area, Form, Variable
 from queen.core import limits
 from queen.core.errors import SettingError
@@ -64,6 +64,9 @@ class Database(Area, frozen=True, kw_only=True):
     dsn: Annotated[str, Variable("DATABASE_URL", secret=True)] = ""
     """PostgreSQL as a libpq connection string. If it is empty, PG_HOST decides, and without PG_HOST the embedded
     PostgreSQL is used."""
+    shards: Annotated[tuple[tuple[str, str], ...], Variable("DATABASE_URLS", form=SHARDS, secret=True)] = ()
+    """Several databases that serve as one (docs/shards.md): NAME=URL of each, separated by spaces. A name stays with
+    its database."""
     host: Annotated[str, Variable("PG_HOST")] = ""
     """Host of PostgreSQL, or several separated by commas."""
     port: Annotated[str, Variable("PG_PORT")] = "5432"

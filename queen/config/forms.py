@@ -54,6 +54,17 @@ def _is_key(text: str) -> object:
     return re.fullmatch("[0-9a-f]{64}", _key(text))
 
 
+_shard = re.compile(r"([a-z][a-z0-9-]{0,29})=(postgres(?:ql)?://\S+)").fullmatch
+
+
+def _shards(text: str) -> tuple[tuple[str, str], ...]:
+    found = [_shard(word) for word in text.split()]
+    pairs = tuple((match[1], match[2]) for match in found if match is not None)
+    if len(pairs) < len(found) or len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return pairs
+
+
 _is_name = re.compile(r"[\w-]+(\.[\w-]+)*\.*", re.ASCII).fullmatch
 _origins = _list_of("* or auto alone, or a list of origins such as https://ops.example.org", _is_origin)
 _keys = _list_of("64 hexadecimal digits, or several such keys", _is_key, _key)
@@ -76,5 +87,6 @@ ORIGINS = _origins._replace(
     parse=lambda text: (word,) if (word := text.strip()) in ("*", "auto") else _origins.parse(text)
 )
 PATHS = _list_of("a list of paths such as /health", lambda text: text[0] == "/", lambda text: text.rstrip("/") or "/")
+SHARDS = Form("a list of NAME=URL with different names such as db1, separated by spaces", _shards)
 URL = _form("a URL such as https://host/path", lambda text: not text or is_url(text))
 URLS = _list_of("a list of URLs such as http://host:6632", is_url, lambda text: text.rstrip("/"))

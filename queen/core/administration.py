@@ -65,6 +65,7 @@ class QueueConfiguration(Struct, frozen=True):
         max_size: maximum backlog of the queue, in messages; 0 is no limit.
         encryption_enabled: whether payloads are stored encrypted.
         sql_push: whether ``queen.push`` may push to it.
+        colocate_with: the queue whose partitions are in the same databases as those of the same names of this one.
     """
 
     queue: str
@@ -86,13 +87,14 @@ class QueueConfiguration(Struct, frozen=True):
     max_size: int = 0
     encryption_enabled: bool = False
     sql_push: bool = True
+    colocate_with: str | None = None
 
 
 class ConfiguredQueue(Struct, frozen=True):
     """The result of ``configure``.
 
     Attributes:
-        part_id: its partition ``Default``.
+        part_id: its partition ``Default``; 0: that is in another database.
         more: its new options are not yet applied to some partitions.
     """
 

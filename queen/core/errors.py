@@ -102,15 +102,29 @@ class OverloadedError(QueenError):
 
 
 class DatabaseUnavailableError(QueenError):
-    """PostgreSQL is unavailable, and the request could not wait for it."""
+    """PostgreSQL is unavailable, and the request could not wait for it.
+
+    Attributes:
+        database: the name of the one of several databases, if a request concerns all of them.
+    """
 
     code = "database_unavailable"
+
+    def __init__(self, message: str, *, database: str = "") -> None:
+        super().__init__(message)
+        self.database = database
 
 
 class OutcomeUnknownError(DatabaseUnavailableError):
     """The connection broke during a call, which may have been committed or not."""
 
     code = "outcome_unknown"
+
+
+class PartlyStoredError(QueenError):
+    """A push over several databases was stored in some of them, and not in others, or perhaps not."""
+
+    code = "partly_stored"
 
 
 class TooSlowError(QueenError):
@@ -165,6 +179,11 @@ class DataRejectedError(QueenError):
     def __init__(self, message: str, sqlstate: str = "") -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
+
+    @property
+    def misplaced(self) -> bool:
+        """Whether a new partition belongs to another of several databases (sql/procedures/resolve_partitions.sql)."""
+        return self.sqlstate == "QN006"
 
 
 class SpoolError(QueenError):

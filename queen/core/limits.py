@@ -45,7 +45,7 @@ SOCKET_FRAME_BYTES_MAX = 1 << 20
 CHECKS_PER_S = 50
 #: Open files that are not long polls: listeners, connections to PostgreSQL, requests that do not wait.
 FILES_BESIDE_WAITERS = 512
-#: Shards in which the requests of a spool file are stored in parallel, with a connection each. A partly stored file
+#: Lanes in which the requests of a spool file are stored in parallel, with a connection each. A partly stored file
 #: must be divided as before: with another number its positions would be unknown, and that part would be stored again.
 REPLAY_LANES = 4
 #: Time limit of a call of the replay; then its requests are held back, because all pushes wait for the end of the

@@ -2,14 +2,15 @@
 
 import uPlot from "./uplot/uPlot.esm.js";
 import { facts, fill, h } from "./dom.js";
-import { bytes, count } from "./format.js";
+import { bytes, count, once } from "./format.js";
 
 const HEIGHT = 200;
 const DAY_S = 86400;
-// Grid steps for sizes in bytes.
+// Grid steps of times, because labels tell no seconds, and for sizes in bytes.
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 4320, 10_080].map((minutes) => 60 * minutes);
 const DOUBLES = Array.from({ length: 50 }, (_, power) => 2 ** power);
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-const DATE = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const CLOCK = once(() => new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" }));
+const DATE = once(() => new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" }));
 
 export class Chart {
   // `series`: label and colour (a token of style.css) of each line; `text` formats a value.
@@ -81,7 +82,7 @@ export class Chart {
     if (times.length > 1) return null;
     return h("div", { class: "early" },
       facts(this.series.map(({ label }, n) => [label, lines[n][0] === null ? "–" : this.text(lines[n][0])])),
-      h("p", { class: "empty" }, `Collecting since ${CLOCK.format(times[0] * 1000)}: the chart begins with the second point`));
+      h("p", { class: "empty" }, `Collecting since ${CLOCK().format(times[0] * 1000)}: the chart begins with the second point`));
   }
 
   #fit() {
@@ -91,7 +92,7 @@ export class Chart {
   #options() {
     const ink = colour("--quiet");
     const axis = { stroke: ink, grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
-    const clock = (value) => (this.#long() ? `${DATE.format(value * 1000)} ` : "") + CLOCK.format(value * 1000);
+    const clock = (value) => (this.#long() ? `${DATE().format(value * 1000)} ` : "") + CLOCK().format(value * 1000);
     const written = (_, figure) => (figure === null || figure === undefined ? "–" : this.text(figure));
     return {
       width: this.place.clientWidth || 300,
@@ -100,7 +101,7 @@ export class Chart {
       legend: { live: true },
       scales: { y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high * 1.1 : 1] } },
       axes: [
-        { ...axis, size: 30, space: 70, values: (_, splits) => splits.map((value) => (this.#long() ? DATE : CLOCK).format(value * 1000)) },
+        { ...axis, size: 30, space: 70, incrs: STEPS_S, values: (_, splits) => splits.map((value) => (this.#long() ? DATE : CLOCK)().format(value * 1000)) },
         { ...axis, size: 76, incrs: this.text === bytes ? DOUBLES : undefined, values: (_, splits) => splits.map((value) => this.text(value)) },
       ],
       series: [
@@ -121,7 +122,7 @@ export class Chart {
   #list() {
     if (!this.details.open || !this.data) return;
     const [times, ...lines] = this.data;
-    const rows = times.map((time, n) => h("tr", {}, h("th", { scope: "row" }, CLOCK.format(time * 1000)), lines.map((line) => h("td", { class: "number" }, line[n] === null ? "–" : this.text(line[n])))));
+    const rows = times.map((time, n) => h("tr", {}, h("th", { scope: "row" }, CLOCK().format(time * 1000)), lines.map((line) => h("td", { class: "number" }, line[n] === null ? "–" : this.text(line[n])))));
     const heads = ["Time", ...this.series.map((each) => each.label)].map((name) => h("th", { scope: "col" }, name));
     fill(this.figures, h("div", { class: "scroll figures", tabindex: "0", role: "region", "aria-label": `Data of ${this.title}` },
       h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows.reverse()))));

@@ -4,11 +4,12 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
+from uuid import UUID, uuid4
 
 from queen.core.errors import DatabaseUnavailableError, QueenError, TooSlowError
 from queen.core.metrics import WorkerState
 from queen.core.statistics import ClockState
-from queen.engine.administration import Administration
+from queen.engine.administration import Administration, Reads
 from queen.engine.failover import Failover
 from queen.engine.failures import Repeats, Rules
 from queen.engine.metadata_cache import MetadataCache
@@ -52,8 +53,10 @@ class Context:
         keys: of encrypted queues; ``None`` if the server has none.
         limit_s: the time limit of a call in PostgreSQL.
         prefetch: the prefetched messages of the worker.
+        new_lease: makes leases.
 
     Attributes:
+        reads: the procedures that read, of all databases together.
         rules: the settings of the policy for failures.
     """
 
@@ -70,9 +73,11 @@ class Context:
         keys: Keyring | None = None,
         limit_s: float = 30.0,
         prefetch: Prefetch | None = None,
+        new_lease: Callable[[], UUID] = uuid4,
     ) -> None:
         self.database = database
         self.administration = administration
+        self.reads: Reads = administration
         self.cache = cache
         self.notify = notify
         self.failover = failover
@@ -84,9 +89,41 @@ class Context:
         self.database_answers: Callable[[], Awaitable[bool]] = _always
         self.orphans = Orphans()
         self.prefetch = Prefetch() if prefetch is None else prefetch
+        self.new_lease = new_lease
         self.unfinished: set[tuple[str, str]] = set()
         self.rules = Rules(limit_s, retry_timeout_s)
         self._interfaces: dict[type, Any] = {type(each): each for each in interfaces}
+
+    def named(self) -> "Sequence[tuple[str, Context]]":
+        """The contexts of all databases with the names of these: this one, which has no name."""
+        return (("", self),)
+
+    def at(self, _number: int) -> "Context":
+        """The context of the database that gave a number to a partition, a queue, a dead letter or a stream."""
+        return self
+
+    def places(self, _name: str) -> "Sequence[tuple[int, Context]]":
+        """The databases, by slot, where a queue of simple-mq or SQS may be; that of a new one first."""
+        return ((0, self),)
+
+    async def home(self, _queue: str, _partition: str) -> "Context":
+        """The context of the database of a partition, or of the one where it would be made."""
+        return self
+
+    async def everywhere(self, work: "Callable[[Context], Awaitable[T]]") -> list[T]:
+        """The results of a function on each database.
+
+        Raises:
+            DatabaseUnavailableError: a database is unavailable; the others may have done it, and it can be repeated.
+        """
+        return [await work(self)]
+
+    def following(self, _number: int) -> int | None:
+        """Where the numbers of the database after that of a number begin; ``None``: there is no other."""
+        return None
+
+    def forget_queue(self, queue: str) -> None:
+        """Forgets where the partitions of a deleted queue were: with one database there is nothing to forget."""
 
     def interface(self, kind: type[T]) -> T:
         """What another interface needs, by its type.

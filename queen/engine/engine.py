@@ -141,7 +141,7 @@ class Engine:
 
     def lend_through(self, siblings: Siblings) -> Callable[[str, bytes], None]:
         """Lets long polls wait in sibling workers, and those of siblings here; returns the receiver of datagrams."""
-        self._lending = Lending(siblings, time.monotonic, self._borrow, self._release)
+        self._lending = Lending(siblings, time.monotonic, self._borrow, self._release, self._context.new_lease)
         return self._lending.receive
 
     def metrics(self) -> EngineMetrics:
@@ -343,7 +343,9 @@ class Engine:
         if not self._waiters or self._context.unavailable or self._context.pop_maintenance or size > GROUP_BYTES_MAX:
             return None
         jobs = [job for queue, number in messages.items() for job in self._waiters.offer(queue, number)]
-        return Offer(jobs, messages, small=size <= BORROWED_BYTES_MAX) if jobs else None
+        if not jobs:
+            return None
+        return Offer(jobs, messages, self._context.new_lease, small=size <= BORROWED_BYTES_MAX)
 
     def take_back(self, offer: Offer) -> None:
         """Answers the long polls of an offer that were served; the others go on waiting."""
@@ -609,6 +611,8 @@ class Engine:
         self._finish(job, problem)
 
     def _park(self, job: Job, ready_in_s: float) -> None:
+        if job.on_park is not None:
+            job.on_park()
         now = self._loop.time()
         lendable = job.kind is JobType.POP and job.reply is None and job.deadline > now + 3 * LENT_S
         if self._lending is not None and lendable and ready_in_s > LENT_S:

@@ -2,16 +2,30 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
+from uuid import UUID
 
 from msgspec import Struct
 
 from queen.core.errors import ShuttingDownError
 from queen.core.job_type import JobType
 from queen.engine.bridge import Bridge
-from queen.engine.engine import Engine
+from queen.engine.context import Context
 from queen.engine.job import Job
+from queen.engine.lane_store import LaneStore
+from queen.engine.metrics import EngineMetrics
+
+
+class JobTaker(Protocol):
+    """An engine, as its handle uses it."""
+
+    def accept(self, jobs: Sequence[Job]) -> None: ...  # noqa: D102
+    def abandon(self, job: Job) -> None: ...  # noqa: D102
+    def release_waiters(self) -> None: ...  # noqa: D102
+    def take_over(self, leases: Sequence[UUID]) -> None: ...  # noqa: D102
+    def metrics(self) -> EngineMetrics: ...  # noqa: D102
+    async def stop(self) -> None: ...  # noqa: D102
 
 
 class Assembled(Struct, frozen=True):
@@ -19,13 +33,17 @@ class Assembled(Struct, frozen=True):
 
     Attributes:
         engine: the engine, ready for jobs.
+        context: what its handlers use.
         receive_packet: takes a packet of notifications that came by HTTP.
         close: closes connections and ends tasks.
+        lane_store: stores lanes of spool files in its database; ``None``: there are several.
     """
 
-    engine: Engine
+    engine: JobTaker
+    context: Context
     receive_packet: Callable[[bytes], None]
     close: Callable[[], Awaitable[None]]
+    lane_store: LaneStore | None = None
 
 
 #: Creates the engine in its loop; its argument returns answers to the HTTP loop.
@@ -55,7 +73,7 @@ class EngineHandle:
         await self._run(self._open(http, self._loop))
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> JobTaker:
         """The engine; its ``status`` may be read from any thread."""
         if self._assembled is None:
             raise ShuttingDownError("The engine is not running")

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 import msgspec
 
 from queen.core.errors import TooSlowError
-from queen.engine.replay_shards import Batch, Shard, Unit, batches_of
+from queen.engine.replay_lanes import Batch, Lane, Unit, batches_of
 from queen.spool.format import Record
 from queen.spool.held import BEHIND, Held, Partition
 
@@ -18,25 +18,25 @@ from queen.spool.held import BEHIND, Held, Partition
 _QUICK_S, _LONG_S, _LIMIT_MAX_S = 1.0, 30.0, 3600.0
 #: The pause after a failure: the first, and the longest.
 _PAUSE_S, _PAUSE_MAX_S = 1.0, 60.0
-#: Shards under way at the same time: with the first limit, and with a longer one. Other shards need connections, too.
+#: Lanes under way at the same time: with the first limit, and with a longer one. Other lanes need connections, too.
 _QUICK_AT_ONCE, _LONG_AT_ONCE = 2, 2
 
 
-class HeldShard:
-    """A shard that is held back, and how far it is stored.
+class HeldLane:
+    """A lane that is held back, and how far it is stored.
 
     Attributes:
-        shard: its units push to ``partitions``.
+        lane: its units push to ``partitions``.
         done: the number of stored units.
         limit_s: the time limit of its next call.
         due_at: when that call may begin.
         failures: of its first unit that is not stored.
-        before: the number of its partitions in which another shard is first.
+        before: the number of its partitions in which another lane is first.
     """
 
-    def __init__(self, shard: Shard) -> None:
-        self.shard = shard
-        self.partitions = frozenset[Partition]().union(*[unit.partitions for unit in shard.units])
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.partitions = frozenset[Partition]().union(*[unit.partitions for unit in lane.units])
         self.done = 0
         self.limit_s = _QUICK_S
         self.due_at = 0.0
@@ -47,13 +47,13 @@ class HeldShard:
     @property
     def over(self) -> bool:
         """Whether all of it is stored."""
-        return self.done >= len(self.shard.units)
+        return self.done >= len(self.lane.units)
 
     def next_batch(self, requests_max: int) -> Batch:
         """The next batch: a single request after a call of several has failed."""
         if self._certain:
-            return Batch(self.done, self.shard.units[self.done : self.done + 1])
-        return next(batches_of(self.shard.units, self.done, 1 if self._alone else requests_max))
+            return Batch(self.done, self.lane.units[self.done : self.done + 1])
+        return next(batches_of(self.lane.units, self.done, 1 if self._alone else requests_max))
 
     def try_alone(self, *, certain: bool) -> None:
         """Makes the next requests be stored one by one; ``certain``: no earlier call has stored any of them."""
@@ -91,20 +91,20 @@ class HeldBack:
         self.released = True
         self.listed: dict[str, set[int]] = {}
         self._moving: dict[str, set[Partition]] = {}
-        #: The shards of each partition, in order; how many are left of each file.
-        self._shards: dict[Partition, deque[HeldShard]] = {}
+        #: The lanes of each partition, in order; how many are left of each file.
+        self._lanes: dict[Partition, deque[HeldLane]] = {}
         self._left: Counter[str] = Counter()
-        #: Shards that are first in all their partitions: by the time at which they are due; and those that are due, by
+        #: Lanes that are first in all their partitions: by the time at which they are due; and those that are due, by
         #: failures, separately for long limits. A unique number breaks ties.
-        self._resting: list[tuple[float, int, HeldShard]] = []
-        self._due: dict[bool, list[tuple[int, int, HeldShard]]] = {False: [], True: []}
+        self._resting: list[tuple[float, int, HeldLane]] = []
+        self._due: dict[bool, list[tuple[int, int, HeldLane]]] = {False: [], True: []}
         self._number = 0
-        #: Shards under way, and whether with a long limit.
-        self._running: dict[HeldShard, bool] = {}
+        #: Lanes under way, and whether with a long limit.
+        self._running: dict[HeldLane, bool] = {}
         self._counts: Counter[Partition] = Counter()
         self._files: set[str] = set()
         self._held: dict[Partition, Held] = {}
-        self._done: dict[str, list[Shard]] = {}
+        self._done: dict[str, list[Lane]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -145,22 +145,22 @@ class HeldBack:
             self._held.setdefault(partition, Held(*partition, since, reason))
 
     def knows(self, name: str) -> bool:
-        """Whether the shards of a file have been added, and the file is not removed yet."""
+        """Whether the lanes of a file have been added, and the file is not removed yet."""
         return name in self._files
 
-    def add(self, name: str, shards: Sequence[Shard], known: Mapping[Partition, Held], since: float) -> None:
-        """Adds the shards of a file that is complete, behind all others."""
+    def add(self, name: str, lanes: Sequence[Lane], known: Mapping[Partition, Held], since: float) -> None:
+        """Adds the lanes of a file that is complete, behind all others."""
         self._files.add(name)
-        for shard in shards:
-            held = HeldShard(shard)
+        for lane in lanes:
+            held = HeldLane(lane)
             self._left[name] += 1
             for partition in held.partitions:
-                queue = self._shards.setdefault(partition, deque())
+                queue = self._lanes.setdefault(partition, deque())
                 held.before += bool(queue)
                 queue.append(held)
             if not held.before:
                 self._rest(held)
-            reason = next((unit.record.reason for unit in shard.units if isinstance(unit.record, Record)), BEHIND)
+            reason = next((unit.record.reason for unit in lane.units if isinstance(unit.record, Record)), BEHIND)
             for partition in held.partitions:
                 self._counts[partition] += 1
                 self._held.setdefault(partition, known.get(partition, Held(*partition, since, reason)))
@@ -170,54 +170,54 @@ class HeldBack:
         self.listed.pop(name, None)
         self._leave(self._moving.pop(name, set()))
 
-    def start(self, now: float) -> list[HeldShard]:
-        """Starts shards that are due and first in all their partitions; those with the fewest failures first."""
+    def start(self, now: float) -> list[HeldLane]:
+        """Starts lanes that are due and first in all their partitions; those with the fewest failures first."""
         while self._resting and self._resting[0][0] <= now:
-            _, number, shard = heappop(self._resting)
-            heappush(self._due[shard.limit_s > _QUICK_S], (shard.failures, number, shard))
+            _, number, lane = heappop(self._resting)
+            heappush(self._due[lane.limit_s > _QUICK_S], (lane.failures, number, lane))
         started = []
         for is_long, at_once in (False, _QUICK_AT_ONCE), (True, _LONG_AT_ONCE):
             free = at_once - sum(each is is_long for each in self._running.values())
             while free > 0 and self._due[is_long]:
-                shard = heappop(self._due[is_long])[2]
-                self._running[shard] = is_long
-                started.append(shard)
+                lane = heappop(self._due[is_long])[2]
+                self._running[lane] = is_long
+                started.append(lane)
                 free -= 1
         return started
 
-    def stop(self, shard: HeldShard) -> None:
-        """Notes that a shard is no longer under way; if it is not finished, it is due again at ``due_at``."""
-        if self._running.pop(shard, None) is not None:
-            self._rest(shard)
+    def stop(self, lane: HeldLane) -> None:
+        """Notes that a lane is no longer under way; if it is not finished, it is due again at ``due_at``."""
+        if self._running.pop(lane, None) is not None:
+            self._rest(lane)
 
-    def _rest(self, shard: HeldShard) -> None:
+    def _rest(self, lane: HeldLane) -> None:
         self._number += 1
-        heappush(self._resting, (shard.due_at, self._number, shard))
+        heappush(self._resting, (lane.due_at, self._number, lane))
 
-    def explain(self, shard: HeldShard, reason: str) -> bool:
-        """Sets the reason for which the partitions of a shard are held back; returns whether it has changed."""
+    def explain(self, lane: HeldLane, reason: str) -> bool:
+        """Sets the reason for which the partitions of a lane are held back; returns whether it has changed."""
         changed = False
-        for partition in shard.partitions:
+        for partition in lane.partitions:
             held = self._held[partition]
             changed |= held.reason != reason
             self._held[partition] = msgspec.structs.replace(held, reason=reason)
         return changed
 
-    def finish(self, shard: HeldShard) -> list[Shard] | None:
-        """Notes that a shard is stored; returns all shards of its file if that was the last one."""
-        del self._running[shard]
-        for partition in shard.partitions:
-            queue = self._shards[partition]
+    def finish(self, lane: HeldLane) -> list[Lane] | None:
+        """Notes that a lane is stored; returns all lanes of its file if that was the last one."""
+        del self._running[lane]
+        for partition in lane.partitions:
+            queue = self._lanes[partition]
             queue.popleft()
             if not queue:
-                del self._shards[partition]
+                del self._lanes[partition]
                 continue
             queue[0].before -= 1
             if not queue[0].before:
                 self._rest(queue[0])
-        self._leave(shard.partitions)
-        name = shard.shard.name
-        self._done.setdefault(name, []).append(shard.shard)
+        self._leave(lane.partitions)
+        name = lane.lane.name
+        self._done.setdefault(name, []).append(lane.lane)
         self._left[name] -= 1
         if self._left[name]:
             return None

@@ -26,6 +26,7 @@ class Job:
             worker.
         lease: the lease of a lent pop, so that its own worker can release it.
         client: address and port of the client of a long poll; ``None``: it is not one of HTTP.
+        on_park: called each time the job is parked; ``None``: nobody wants to know.
     """
 
     __slots__ = (
@@ -39,6 +40,7 @@ class Job:
         "kind",
         "late_checks",
         "lease",
+        "on_park",
         "reply",
         "request",
         "since",
@@ -62,3 +64,4 @@ class Job:
         self.reply: Callable[[Any], bool] | None = None
         self.lease: UUID | None = None
         self.client: tuple[str, int] | None = None
+        self.on_park: Callable[[], None] | None = None

@@ -119,6 +119,7 @@ class Lending:
         borrow: parks a long poll of a sibling, given the pop, its lease, and a function that answers it and returns
             whether the answer was sent. Returns a function that ends its stay, or ``None`` if there is no room.
         release: releases a lease that a pop may have, but whose messages no consumer gets.
+        new_lease: makes leases.
     """
 
     def __init__(
@@ -127,7 +128,9 @@ class Lending:
         now: Callable[[], float],
         borrow: Callable[[Pop, UUID, Callable[[Popped], bool]], Callable[[], None] | None],
         release: Callable[[Pop, UUID], None],
+        new_lease: Callable[[], UUID] = uuid4,
     ) -> None:
+        self._new_lease = new_lease
         self._siblings, self._now, self._borrow, self._release = siblings, now, borrow, release
         self._numbers = count(1)
         #: By queue and origin; the origin of this worker is empty.
@@ -172,7 +175,7 @@ class Lending:
 
     async def lend(self, pop: Pop, origin: str) -> tuple[Popped | None, bool]:
         """The messages that a pop got in a sibling, and whether it needs a check: it was recalled, or got no answer."""
-        number, lease = next(self._numbers), uuid4()
+        number, lease = next(self._numbers), self._new_lease()
         lent = self._lent[number] = _Lent(pop, origin, asyncio.get_running_loop().create_future())
         self._by_wait_key.setdefault(pop.wait_key, {})[number] = lent
         try:

@@ -1,7 +1,7 @@
 """Long polls that a push serves: in its own transaction and from memory, so that they need no check."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Protocol
 from uuid import UUID, uuid4
@@ -21,6 +21,7 @@ class Offer:
     Args:
         jobs: the pops.
         messages: the number of pushed messages, by queue.
+        new_lease: makes leases.
         small: whether these fit into a datagram, so that pops of siblings may be served.
 
     Attributes:
@@ -28,7 +29,15 @@ class Offer:
         served: the others, with their messages.
     """
 
-    def __init__(self, jobs: Sequence[Job], messages: Mapping[str, int], *, small: bool = True) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        messages: Mapping[str, int],
+        new_lease: Callable[[], UUID] = uuid4,
+        *,
+        small: bool = True,
+    ) -> None:
+        self._new_lease = new_lease
         self.jobs, self._messages, self._small = list(jobs), messages, small
         self.served: list[tuple[Job, Popped]] = []
         self._full: set[Job] = set()
@@ -57,7 +66,7 @@ class Offer:
             group = cache.known_group(pop.queue, None, pop.group)
             if group is None or group.grp_id is None:
                 continue
-            self._sent.append((job, None if pop.auto_ack else job.lease or uuid4()))
+            self._sent.append((job, None if pop.auto_ack else job.lease or self._new_lease()))
             columns.grp.append(group.grp_id)
             columns.lease.append(self._sent[-1][1])
             columns.batch.append(pop.batch)

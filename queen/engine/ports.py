@@ -25,11 +25,12 @@ class LimitedQueue(Struct, frozen=True):
 
 
 class PushOptions(Struct, frozen=True):
-    """What a push has to know of queues, by name: which are encrypted, and which have a maximum size."""
+    """What a push has to know of queues, by name: which are encrypted, have a maximum size, or follow another queue."""
 
     version: int
     encrypted: frozenset[str]
     limited: Mapping[str, LimitedQueue]
+    colocated: Mapping[str, str] = {}
 
     def limits_of(self, partitions: Iterable[tuple[str, str]]) -> list[int] | None:
         """The numbers of the queues of these partitions that have a maximum size; ``None``: there is none."""
@@ -316,10 +317,10 @@ class Database(Protocol):
 
 
 class Replayed(Struct, frozen=True):
-    """The outcome of a replay call for a shard of a spool file, which the database calls a lane.
+    """The outcome of a replay call for a lane of a spool file.
 
     Attributes:
-        upto: how many requests of the shard are stored now; the one's complement of that if the shard is fenced.
+        upto: how many requests of the lane are stored now; the one's complement of that if the lane is fenced.
         unknown: partitions that do not exist; then nothing was stored.
         stale: nothing was stored because the push options have changed.
     """
@@ -451,14 +452,14 @@ class SpoolDatabase(Protocol):
 
     async def replay(
         self,
-        shard: UUID,
+        lane: UUID,
         first: int,
         upto: int,
         sent_at: datetime | None,
         batch: AppendBatch,
         limit_s: float | None = None,
     ) -> Replayed: ...
-    async def forget(self, shards: Sequence[UUID]) -> None: ...
+    async def forget(self, lanes: Sequence[UUID]) -> None: ...
     async def commit_something(self) -> None: ...
 
 
@@ -467,14 +468,14 @@ class SpooledKind(Protocol):
 
     async def replay(
         self,
-        shard: UUID,
+        lane: UUID,
         first: int,
         upto: int,
         sent_at: datetime,
         requests: Sequence[Sequence[SpooledBatch]],
         limit_s: float | None,
     ) -> int:
-        """Stores requests of a shard, and its position; returns the position, as of ``SpoolDatabase.replay``."""
+        """Stores requests of a lane, and its position; returns the position, as of ``SpoolDatabase.replay``."""
 
 
 class NotificationKind(Enum):

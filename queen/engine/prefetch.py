@@ -106,6 +106,7 @@ class Prefetch:
 
     Args:
         leases: the memory for their leases, which the successor of this worker reads.
+        new_lease: makes leases.
         now: a clock in seconds that goes on while the process is stopped; the loop's clock stands still within a turn.
 
     Attributes:
@@ -114,8 +115,13 @@ class Prefetch:
         fresh: the pops for which messages were prefetched and not yet handed out.
     """
 
-    def __init__(self, leases: PrefetchedLeases | None = None, now: Callable[[], float] = time.monotonic) -> None:
-        self.now = now
+    def __init__(
+        self,
+        leases: PrefetchedLeases | None = None,
+        now: Callable[[], float] = time.monotonic,
+        new_lease: Callable[[], UUID] = uuid4,
+    ) -> None:
+        self.now, self._new_lease = now, new_lease
         self._leases = PrefetchedLeases() if leases is None else leases
         self._served: OrderedDict[UUID, tuple[Pop, float]] = OrderedDict()
         #: By kind of pop, and all of them by lease; the oldest first.
@@ -149,7 +155,7 @@ class Prefetch:
         success = self._success.get(kind_of(pop))
         if success is not None and success.skips():
             return None
-        following = NextLease(uuid4(), pop, begun)
+        following = NextLease(self._new_lease(), pop, begun)
         return following if self._leases.note(following.lease) else None
 
     def unfollow(self, leases: Iterable[UUID]) -> None:

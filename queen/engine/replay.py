@@ -1,9 +1,9 @@
 """The replay: stores the pushes of the spool in PostgreSQL, oldest first, and then ends the spool.
 
 One process of an instance replays at a time: the one that holds the replay lock. It divides the requests of a file into
-*shards*, so that all requests of a partition are in one shard. A shard keeps its order; the shards are stored in
+*lanes*, so that all requests of a partition are in one lane. A lane keeps its order; the lanes are stored in
 parallel: one is laid out while PostgreSQL computes for another and a third pending for the disk. A call stores some
-requests, and notes in the same transaction how far their shard is stored. So a replay may be interrupted at any time:
+requests, and notes in the same transaction how far their lane is stored. So a replay may be interrupted at any time:
 PostgreSQL tells the next one where to continue.
 
 Producers go on pushing to the spool during the replay. Each pass is shorter than the one before, but takes some time.
@@ -36,21 +36,21 @@ from queen.core.errors import (
 from queen.core.limits import REPLAY_CALL_S, REPLAY_LANES
 from queen.engine.context import Context
 from queen.engine.failover import Failover, uninterrupted
-from queen.engine.held_back import HeldBack, HeldShard
+from queen.engine.held_back import HeldBack, HeldLane
+from queen.engine.lane_store import LaneStore, is_refusal
 from queen.engine.ports import SpoolDatabase, SpooledKind
 from queen.engine.push_options import keep_for_spool
-from queen.engine.replay_progress import Progress
-from queen.engine.replay_shards import (
+from queen.engine.replay_lanes import (
     Batch,
-    Shard,
+    Lane,
     Unit,
     batches_of,
-    held_shards_of,
+    held_lanes_of,
     held_units_of,
-    shards_of,
+    lanes_of,
     units_of,
 )
-from queen.engine.shard_store import ShardStore, is_refusal
+from queen.engine.replay_progress import Progress
 from queen.engine.switches import copy_switches, maintenance_is_on
 from queen.spool.folder import Lock
 from queen.spool.format import Record, SpoolFile
@@ -67,7 +67,7 @@ _CALL_MIN_S = 0.5
 #: An unreadable file is set aside after this time, except for errors that are not about the file.
 _READ_S = 10.0
 _SYSTEM_ERRORS = (EMFILE, ENFILE, ENOENT, ENOMEM)
-#: How often the replay checks whether a held-back shard is due.
+#: How often the replay checks whether a held-back lane is due.
 _RETRY_POLL_S = 0.1
 
 
@@ -101,6 +101,9 @@ class Replay:
         requests_max: maximum of push requests per call.
         interval_s: how often it checks whether there is something to replay.
         kinds: by kind, what stores requests of other interfaces than pushes.
+
+    Attributes:
+        store: the calls that it makes.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class Replay:
     ) -> None:
         self._context, self._failover, self._database = context, failover, database
         self._spool = failover.spool
-        self._store = ShardStore(context, failover.spool, database, kinds)
+        self.store = LaneStore(context, failover.spool, database, kinds)
         self._requests_max, self._interval_s = requests_max, interval_s
         self._progress = Progress()
         self._holds_lock = False
@@ -237,18 +240,18 @@ class Replay:
         """Replays the complete files. Meanwhile it reads the next file and removes the one before."""
         await self._release_moved()
         names = self._spool.waiting_files()
-        reading: asyncio.Future[list[Shard] | None] | None = None
+        reading: asyncio.Future[list[Lane] | None] | None = None
         removing: asyncio.Future[None] | None = None
         try:
             for name, following in zip_longest(names, names[1:]):
-                shards = await (reading or self._read_shards(name))
-                reading = asyncio.ensure_future(self._read_shards(following)) if following else None
-                if shards is None:
+                lanes = await (reading or self._read_lanes(name))
+                reading = asyncio.ensure_future(self._read_lanes(following)) if following else None
+                if lanes is None:
                     continue
-                await self._replay_shards(shards)
+                await self._replay_lanes(lanes)
                 if removing is not None:
                     await removing
-                removing = asyncio.ensure_future(self._remove_file(name, shards))
+                removing = asyncio.ensure_future(self._remove_file(name, lanes))
             if removing is not None:
                 await removing
             await self._release_moved()
@@ -289,14 +292,14 @@ class Replay:
 
     # ------------------------------------------------------------ one file
 
-    async def _read_shards(self, name: str) -> list[Shard] | None:
-        """The shards of a file; ``None`` if it cannot be read and was set aside."""
+    async def _read_lanes(self, name: str) -> list[Lane] | None:
+        """The lanes of a file; ``None`` if it cannot be read and was set aside."""
         file = await self._read(name, self._spool.read)
         if file is None:
             return None
-        divided = await uninterrupted(shards_of, units_of(file))
+        divided = await uninterrupted(lanes_of, units_of(file))
         return [
-            Shard(
+            Lane(
                 name, file, uuid5(file.header.file, f"lane {number} of {REPLAY_LANES}") if file.header else None, units
             )
             for number, units in enumerate(divided)
@@ -321,90 +324,90 @@ class Replay:
         failed = self._spool.give_up(name)
         log.error("The spool file %s cannot be read and was set aside as %s: %s", name, failed, problem)
 
-    async def _replay_shards(self, shards: Sequence[Shard]) -> None:
-        """Stores the shards of a file. If one fails, the others go on; then its error is raised."""
-        outcomes = await asyncio.gather(*map(self._replay_shard, shards), return_exceptions=True)
+    async def _replay_lanes(self, lanes: Sequence[Lane]) -> None:
+        """Stores the lanes of a file. If one fails, the others go on; then its error is raised."""
+        outcomes = await asyncio.gather(*map(self._replay_lane, lanes), return_exceptions=True)
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
 
-    async def _remove_file(self, name: str, shards: Sequence[Shard]) -> None:
+    async def _remove_file(self, name: str, lanes: Sequence[Lane]) -> None:
         """Removes a file that is stored, and then its positions in PostgreSQL."""
         await self._change(self._finish, name, asyncio.get_running_loop().time())
-        for shard in shards:
-            self._reached.pop(shard.position, None)
-        await self._database.forget([shard.position for shard in shards if shard.position is not None])
+        for lane in lanes:
+            self._reached.pop(lane.position, None)
+        await self._database.forget([lane.position for lane in lanes if lane.position is not None])
 
-    async def _replay_shard(self, shard: Shard) -> None:
-        done, fenced = self._reached.get(shard.position, (0, False))
-        while done < len(shard.units):
-            for batch in batches_of(shard.units, done, self._requests_max):
+    async def _replay_lane(self, lane: Lane) -> None:
+        done, fenced = self._reached.get(lane.position, (0, False))
+        while done < len(lane.units):
+            for batch in batches_of(lane.units, done, self._requests_max):
                 before = done, fenced
-                position = await self._replay_batch(shard, msgspec.structs.replace(batch, fenced=fenced))
+                position = await self._replay_batch(lane, msgspec.structs.replace(batch, fenced=fenced))
                 done, fenced = (position, False) if position >= 0 else (~position, True)
                 if (done, fenced) <= before:
                     raise QueenError(
-                        f"A shard of {shard.name} is stored up to request {done} only, and was up to {before[0]} before"
+                        f"A lane of {lane.name} is stored up to request {done} only, and was up to {before[0]} before"
                     )
-                if shard.position is not None:
-                    self._reached[shard.position] = done, fenced
+                if lane.position is not None:
+                    self._reached[lane.position] = done, fenced
                 if fenced or done != batch.upto:
                     break  # An earlier replay had come further.
 
-    async def _replay_batch(self, shard: Shard, batch: Batch) -> int:
-        """Stores a batch as far as possible and holds the rest back; returns the position of the shard."""
-        if waiting := self._held_back.behind(shard.name, batch):
-            if (position := await self._store.fence(shard, batch)) is not None:
+    async def _replay_batch(self, lane: Lane, batch: Batch) -> int:
+        """Stores a batch as far as possible and holds the rest back; returns the position of the lane."""
+        if waiting := self._held_back.behind(lane.name, batch):
+            if (position := await self.store.fence(lane, batch)) is not None:
                 return position
-            batch = await self._without(shard, batch, waiting, BEHIND)
+            batch = await self._without(lane, batch, waiting, BEHIND)
         try:
-            upto = await self._store.store(shard, batch, self._limit_s)
+            upto = await self.store.store(lane, batch, self._limit_s)
         except (DatabaseUnavailableError, SpoolError, OSError):
             raise
         except Exception as problem:
             if is_refusal(problem):
-                return await self._split(shard, batch, problem)
+                return await self._split(lane, batch, problem)
             if self._holds_lock:
                 raise _TriedUnderLockError from problem
-            return await self._hold_back(shard, batch, problem)
+            return await self._hold_back(lane, batch, problem)
         if upto == batch.upto:
             await self._count(batch.stored)
         return upto
 
-    async def _split(self, shard: Shard, batch: Batch, problem: Exception) -> int:
+    async def _split(self, lane: Lane, batch: Batch, problem: Exception) -> int:
         """Stores a refused batch in halves, and sets aside the unit at fault."""
         units = batch.units
         if len(units) == 1:
-            await self._store.set_aside(shard, units[0], units[0].batches, str(problem))
-            await self._store.skip(shard, batch)
+            await self.store.set_aside(lane, units[0], units[0].batches, str(problem))
+            await self.store.skip(lane, batch)
             await self._count(units)
             return batch.upto
         middle = len(units) // 2
-        upto = await self._replay_batch(shard, Batch(batch.begin, units[:middle], fenced=batch.fenced))
+        upto = await self._replay_batch(lane, Batch(batch.begin, units[:middle], fenced=batch.fenced))
         if upto != batch.begin + middle:
             return upto
-        return await self._replay_batch(shard, Batch(upto, units[middle:]))
+        return await self._replay_batch(lane, Batch(upto, units[middle:]))
 
     # ------------------------------------------------------------ what cannot be stored yet
 
-    async def _hold_back(self, shard: Shard, batch: Batch, problem: Exception) -> int:
-        """Holds back a batch that cannot be stored now; returns the position of the shard."""
-        _log_problem(problem, f"{len(batch.stored)} requests of {shard.name} are held back")
+    async def _hold_back(self, lane: Lane, batch: Batch, problem: Exception) -> int:
+        """Holds back a batch that cannot be stored now; returns the position of the lane."""
+        _log_problem(problem, f"{len(batch.stored)} requests of {lane.name} are held back")
         await self._check_commit()
         self._limit_s = max((self._limit_s or REPLAY_CALL_S) / 2, _CALL_MIN_S)
-        if (position := await self._store.fence(shard, batch)) is not None:
+        if (position := await self.store.fence(lane, batch)) is not None:
             return position
         batch = msgspec.structs.replace(batch, fenced=True)
-        settled = await self._store.settle(shard, batch, self._limit_s)
+        settled = await self.store.settle(lane, batch, self._limit_s)
         if settled == batch.upto:
             return batch.upto
         if settled is not None:
             batch = msgspec.structs.replace(batch, doubtful=None)
-        return await self._store.skip(shard, await self._without(shard, batch, batch.stored, reason_of(problem)))
+        return await self.store.skip(lane, await self._without(lane, batch, batch.stored, reason_of(problem)))
 
-    async def _without(self, shard: Shard, batch: Batch, units: Sequence[Unit], reason: str) -> Batch:
+    async def _without(self, lane: Lane, batch: Batch, units: Sequence[Unit], reason: str) -> Batch:
         """A fenced batch that skips some of its units: these are held back, durably when this returns."""
-        listed = self._held_back.listed.get(shard.name, frozenset[int]())
+        listed = self._held_back.listed.get(lane.name, frozenset[int]())
         new = [unit for unit in units if unit.number not in listed]
         doubtful = batch.doubtful if len(new) == len(batch.units) else None
         if new:
@@ -413,8 +416,8 @@ class Replay:
                 if doubtful
                 else [Record(uuid4(), None, unit.written_at, [unit.batches], reason, unit.number) for unit in new]
             )
-            self._held_back.hold(shard.name, new, reason, time.time())
-            await self._change(self._spool.hold_back, shard.file, shard.name, records)
+            self._held_back.hold(lane.name, new, reason, time.time())
+            await self._change(self._spool.hold_back, lane.file, lane.name, records)
         numbers = frozenset([unit.number for unit in units])
         return Batch(batch.begin, batch.units, None, fenced=True, held_back=batch.held_back | numbers)
 
@@ -438,16 +441,16 @@ class Replay:
                 self._held_back.moved(name)
 
     async def _add(self, name: str) -> None:
-        """Adds the shards of a held-back file, once, unless it has been removed."""
+        """Adds the lanes of a held-back file, once, unless it has been removed."""
         if self._held_back.knows(name) or not self._spool.has(name):
             return
         file = await self._read(name, self._spool.read_held)
         if file is not None:
-            shards = await uninterrupted(held_shards_of, name, file)
-            self._held_back.add(name, shards, self._failover.held_back, _since(file))
+            lanes = await uninterrupted(held_lanes_of, name, file)
+            self._held_back.add(name, lanes, self._failover.held_back, _since(file))
 
     async def _keep_retrying(self) -> None:
-        """Tries held-back shards until there are none."""
+        """Tries held-back lanes until there are none."""
         loop = asyncio.get_running_loop()
         under_way: set[asyncio.Task[None]] = set()
         try:
@@ -464,8 +467,8 @@ class Replay:
         finally:
             await _cancel(*under_way)
 
-    async def _retry(self, held: HeldShard) -> None:
-        """Stores a held-back shard as far as possible."""
+    async def _retry(self, held: HeldLane) -> None:
+        """Stores a held-back lane as far as possible."""
         now = asyncio.get_running_loop().time
         try:
             while not held.over:
@@ -484,19 +487,19 @@ class Replay:
         finally:
             self._held_back.stop(held)
 
-    async def _store_held(self, held: HeldShard, batch: Batch) -> int:
+    async def _store_held(self, held: HeldLane, batch: Batch) -> int:
         try:
-            upto = await self._store.store(held.shard, batch, held.limit_s)
+            upto = await self.store.store(held.lane, batch, held.limit_s)
         except (DataRejectedError, ValueError) as problem:
             if len(batch.units) > 1 or not is_refusal(problem):
                 raise
-            await self._store.set_aside(held.shard, batch.units[0], batch.units[0].batches, str(problem))
-            upto = await self._store.skip(held.shard, batch)
+            await self.store.set_aside(held.lane, batch.units[0], batch.units[0].batches, str(problem))
+            upto = await self.store.skip(held.lane, batch)
         if upto == batch.upto:
             await self._count(batch.units)
         return upto
 
-    async def _try_alone(self, held: HeldShard, batch: Batch) -> bool:
+    async def _try_alone(self, held: HeldLane, batch: Batch) -> bool:
         """Makes the requests of a failed call be stored one by one; false if they must stay together."""
         if len(batch.units) == 1:
             return False
@@ -504,7 +507,7 @@ class Replay:
             held.try_alone(certain=False)
             return True
         try:
-            settled = await self._store.settle(held.shard, batch, self._limit_s)
+            settled = await self.store.settle(held.lane, batch, self._limit_s)
         except DatabaseUnavailableError:
             return False
         if settled is None:
@@ -515,19 +518,19 @@ class Replay:
             held.advance(settled)
         return True
 
-    async def _explain(self, held: HeldShard, problem: Exception, now: float) -> None:
+    async def _explain(self, held: HeldLane, problem: Exception, now: float) -> None:
         held.fail(problem, now)
         if self._held_back.explain(held, reason := reason_of(problem)):
-            _log_problem(problem, f"A request of {held.shard.name} is held back")
+            _log_problem(problem, f"A request of {held.lane.name} is held back")
             await self._change(self._spool.note_reason, held.partitions, reason)
 
-    async def _finish_held(self, held: HeldShard) -> None:
-        shards = self._held_back.finish(held)
-        if shards is not None:
-            # First the file: its shards would be stored again if it were found after their positions are forgotten.
-            await self._change(self._finish, shards[0].name, asyncio.get_running_loop().time())
-            self._held_back.gone(shards[0].name)
-            await self._database.forget([shard.position for shard in shards if shard.position is not None])
+    async def _finish_held(self, held: HeldLane) -> None:
+        lanes = self._held_back.finish(held)
+        if lanes is not None:
+            # First the file: its lanes would be stored again if it were found after their positions are forgotten.
+            await self._change(self._finish, lanes[0].name, asyncio.get_running_loop().time())
+            self._held_back.gone(lanes[0].name)
+            await self._database.forget([lane.position for lane in lanes if lane.position is not None])
 
     # ------------------------------------------------------------ figures
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from queen.engine.replay_shards import Unit
+from queen.engine.replay_lanes import Unit
 from queen.spool.format import Record
 
 #: The interval of updates, and the pause after which a rate would mean nothing.

@@ -3,7 +3,7 @@
 They are set and copied under the lock of all appends, so that an older copy or the end of the spool cannot interfere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -26,6 +26,12 @@ class Switches(Struct, frozen=True):
 def known_switches(failover: Failover) -> Switches:
     """The switches as this instance knows them, also while PostgreSQL is unavailable."""
     return Switches(failover.maintenance, failover.pop_maintenance)
+
+
+def known_to_any(failovers: Sequence[Failover]) -> Switches:
+    """The switches of an installation over several databases: on, as soon as they are for one of them."""
+    known = [known_switches(failover) for failover in failovers]
+    return Switches(any(each.maintenance for each in known), any(each.pop_maintenance for each in known))
 
 
 async def copy_switches(context: Context) -> None:
@@ -56,6 +62,11 @@ def failover_of(context: Context) -> Failover:
     if context.failover is None:
         raise SpoolError("This server has no spool")
     return context.failover
+
+
+def failovers_of(context: Context) -> list[Failover]:
+    """The same for each database."""
+    return [failover_of(each) for _, each in context.named()]
 
 
 def _differing(failover: Failover, switches: Mapping[str, bool]) -> dict[str, bool]:

@@ -125,6 +125,8 @@ class Waiters:
         checks_per_s: the budget of checks after a back-off, per second; 0 for no limit.
         waiting: called with true before the first check of a pop that may wait, and with false when none is left. In
             between, notifications are needed.
+        linger_s: how long a wait list stays when its last pop has left, so that the next one need not look if nothing
+            has come.
     """
 
     def __init__(
@@ -133,8 +135,12 @@ class Waiters:
         limit_ms: float,
         checks_per_s: float = 0,
         waiting: Callable[[bool], None] = lambda _waiting: None,
+        linger_s: float = 0,
     ) -> None:
-        self._waiting = waiting
+        self._waiting, self._linger_s = waiting, linger_s
+        #: Wait lists whose last pop has left, and until when they stay; the first to go first.
+        self._lingering: dict[WaitList, float] = {}
+        self._now = 0.0
         self._initial_ms, self._limit_ms = initial_ms, limit_ms
         self._slot_s = 1 / checks_per_s if checks_per_s else 0.0
         self._slot = 0.0
@@ -190,7 +196,7 @@ class Waiters:
         if not self._wait_lists[pop.wait_key].news:
             if self._empties >= _EMPTY_MAX:
                 self._forget_all_empty()
-            until = min(now + self._initial_ms / 1000, ready_at)
+            until = min(now + max(self._initial_ms / 1000, self._linger_s), ready_at)
             wait_lists = self._empty.setdefault(pop.queue, {})
             self._empties += pop.wait_key not in wait_lists
             wait_lists[pop.wait_key] = _Empty(pop.group, until, ready_at)
@@ -205,6 +211,7 @@ class Waiters:
 
     def park(self, job: Job, now: float, ready_at: float) -> None:
         """Parks a pop whose check found no messages; ``ready_at``: when something may become ready by itself."""
+        self._now = now
         wait_list = self._wait_lists[_key(job)]
         wait_list.checking -= 1
         wait_list.backoff_ms = wait_list.backoff_ms or self._initial_ms
@@ -313,6 +320,8 @@ class Waiters:
 
         There may be more if the check left messages behind, or if messages came that it may have missed.
         """
+        if self._linger_s and self._empties:
+            self._forget_empty(pop.queue, pop.group, ())
         wait_list = self._wait_lists.get(pop.wait_key)
         if wait_list is None or not (more or wait_list.news):
             return []
@@ -326,7 +335,7 @@ class Waiters:
         A pop may reach its timeout during a check, because PostgreSQL may be slow. It still has to ``leave`` then. An
         autoAck pop waits for the end of its check instead, because messages that it may have got cannot be released.
         """
-        expired = []
+        self._now, expired = now, []
         while self._deadlines and self._deadlines[0][0] <= now:
             job = self._jobs.get(heapq.heappop(self._deadlines)[1])
             if job is not None and (self.cancel(job) or (not job.gone and job.request.returnable)):
@@ -339,11 +348,14 @@ class Waiters:
                 wait_list.check_at = 0.0
                 wait_list.backoff_ms = doubled(wait_list.backoff_ms, self._initial_ms, self._limit_ms)
                 self._check_at(wait_list, self._recheck_at(wait_list, now))
+        self._end_lingering(now)
         return checks, expired
 
     def next_event(self) -> float:
         """The next time at which ``due`` may return something; ``inf`` if there is none."""
         deadline = self._deadlines[0][0] if self._deadlines else inf
+        if self._lingering:
+            deadline = min(deadline, next(iter(self._lingering.values())))
         return min(deadline, self._checks[0][0]) if self._checks else deadline
 
     def drain(self) -> list[Job]:
@@ -396,7 +408,20 @@ class Waiters:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._jobs]
             heapq.heapify(self._deadlines)
         if not wait_list.parked and not wait_list.checking and not wait_list.lent:
-            self._forget(wait_list)
+            if self._linger_s and not wait_list.borrowed:
+                wait_list.news = False
+                self._lingering.pop(wait_list, None)
+                self._lingering[wait_list] = self._now + self._linger_s
+            else:
+                self._forget(wait_list)
+
+    def _end_lingering(self, now: float) -> None:
+        """Forgets the wait lists to which no pop has come back."""
+        while self._lingering and next(iter(self._lingering.values())) <= now:
+            wait_list = next(iter(self._lingering))
+            del self._lingering[wait_list]
+            if not wait_list.parked and not wait_list.checking and not wait_list.lent:
+                self._forget(wait_list)
 
     def _forget(self, wait_list: WaitList) -> None:
         wait_list.check_at = 0.0

@@ -76,9 +76,9 @@ def age_s(time: datetime | None) -> int:
 
 async def refresh(context: Context) -> None:
     """Refreshes the statistics of small queues."""
-    await context.administration.statistics.refresh_smallest(FRESH_ROWS_MAX)
+    await context.everywhere(lambda each: each.administration.statistics.refresh_smallest(FRESH_ROWS_MAX))
 
 
 async def record(context: Context) -> None:
     """Stores the counts of this worker, so that an answer includes them."""
-    await write_counts(context.counters, context.administration.statistics)
+    await context.everywhere(lambda each: write_counts(each.counters, each.administration.statistics))

@@ -36,16 +36,18 @@ class MetricsCollector:
         try:
             families += await self._engine.submit(JobType.CUSTOM, self._of_database).future
         except QueenError:
-            families += instance.database(False)
+            answered = False
         else:
-            families += instance.database(True)
+            answered = True
+        up = await self._engine.submit(JobType.CUSTOM, _databases).future
+        families += instance.database(up if len(up) > 1 else [("", answered)])
         return families
 
     async def _of_database(self, context: Context) -> Sequence[Metric]:
-        log = await context.administration.statistics.log(self._series_max, self._series_max)
-        clock = await context.administration.statistics.clock()
-        outbox = await context.administration.statistics.outbox()
-        timers = await context.administration.statistics.timers()
+        log = await context.reads.statistics.log(self._series_max, self._series_max)
+        clock = await context.reads.statistics.clock()
+        outbox = await context.reads.statistics.outbox()
+        timers = await context.reads.statistics.timers()
         families = [*instance.log(log), *instance.clock(clock), *instance.outbox(outbox), *instance.timers(timers)]
         for statistics_of in self._others:
             families += await statistics_of(context, self._series_max)
@@ -53,4 +55,9 @@ class MetricsCollector:
 
 
 async def _of_instance(context: Context) -> Sequence[Metric]:
-    return [] if context.failover is None else list(instance.spool(context.failover.spool.state()))
+    states = [(name, each.failover.spool.state()) for name, each in context.named() if each.failover is not None]
+    return list(instance.spool(states)) if states else []
+
+
+async def _databases(context: Context) -> Sequence[tuple[str, bool]]:
+    return [(name, not each.unavailable) for name, each in context.named()]

@@ -25,6 +25,7 @@ from queen.core.errors import (
     NoEncryptionKeyError,
     NotFoundError,
     OverloadedError,
+    PartlyStoredError,
     QueenError,
     RateLimitError,
     ShuttingDownError,
@@ -65,6 +66,7 @@ _STATUS: Mapping[type[QueenError], int] = {
     KeysUnavailableError: 503,
     NoEncryptionKeyError: 503,
     OverloadedError: 503,
+    PartlyStoredError: 503,
     DatabaseSlowError: 503,
     DatabaseUnavailableError: 503,
     LockedError: 503,
@@ -162,7 +164,8 @@ def describe(error: QueenError, req: QueenRequest) -> Problem:
     elif isinstance(error, DatabaseUnavailableError):
         log.warning("%s", error, extra=req.log_fields)
         # Consumers of the published client end when a pop fails, unless the text has the word "connection".
-        detail = "There is no connection to the database at the moment. Try again later"
+        which = f"the database {error.database}" if error.database else "the database"
+        detail = f"There is no connection to {which} at the moment. Try again later"
     elif status == 504 or isinstance(error, DatabaseSlowError | LockedError):
         log.warning("%s", error, extra=req.log_fields)
     elif status in _REFUSED:

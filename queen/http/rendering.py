@@ -9,7 +9,17 @@ from msgspec import UNSET, Struct, UnsetType
 from queen.core.errors import DecryptionError
 from queen.http.parsing import PushItem
 from queen.log import ids
-from queen.log.requests import AckItem, AckResult, Claim, PartitionBatch, Popped, Pushed, Renewed, Stored
+from queen.log.requests import (
+    AckItem,
+    AckResult,
+    Claim,
+    PartitionBatch,
+    PartlyBuffered,
+    Popped,
+    Pushed,
+    Renewed,
+    Stored,
+)
 from queen.log.segment import Entry, decode_entries
 from queen.security.keyring import Keyring
 from queen.security.messages import open_entry
@@ -26,11 +36,15 @@ def timestamp(time: datetime, decimals: int = 6) -> str:
 # ---------------------------------------------------------------- push
 
 
-def render_push(items: Sequence[PushItem], batches: Sequence[PartitionBatch], pushed: Pushed) -> bytes:
+def render_push(items: Sequence[PushItem], batches: Sequence[PartitionBatch], pushed: Pushed | PartlyBuffered) -> bytes:
     """The answer to a push: an array with one object per item, in the order of the request."""
     parts: list[bytes] = [b""] * len(items)
     for batch, stored in zip(batches, pushed.stored, strict=True):
-        _render_batch(parts, items, batch, stored)
+        if isinstance(stored, Stored):
+            _render_batch(parts, items, batch, stored)
+            continue
+        for place in batch.places:
+            parts[place] = _json(_buffered(place, items[place]))
     return b"[" + b",".join(parts) + b"]"
 
 

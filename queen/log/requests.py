@@ -71,6 +71,12 @@ class Buffered(Struct, frozen=True):
     """The answer to a push that waits in the spool: it is durable, and its ids are not known yet."""
 
 
+class PartlyBuffered(Struct, frozen=True):
+    """The answer to a push to several databases, of which some are unavailable: one element per batch."""
+
+    stored: Sequence[Stored | Buffered]
+
+
 # ---------------------------------------------------------------- pop
 
 

@@ -1,6 +1,6 @@
 """Metrics that are computed at each scrape: the spool of the instance, and statistics of queues from the database."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -9,9 +9,19 @@ from queen.core.statistics import ClockState, GroupStatistics, LogStatistics, Ou
 from queen.spool.state import SpoolState
 
 
-def database(up: bool) -> Iterator[Metric]:
-    """Whether PostgreSQL is available."""
-    yield GaugeMetricFamily("queen_database_up", "1 while PostgreSQL is available, else 0.", value=up)
+def database(up: Sequence[tuple[str, bool]]) -> Iterator[Metric]:
+    """Whether PostgreSQL is available; each of several databases by its name."""
+    yield _of_each("queen_database_up", "1 while PostgreSQL is available, else 0.", up)
+
+
+def _of_each(name: str, meaning: str, values: Sequence[tuple[str, float]]) -> GaugeMetricFamily:
+    """A gauge of each database; a single one has no name, and no label."""
+    if len(values) == 1:
+        return GaugeMetricFamily(name, meaning, value=values[0][1])
+    family = GaugeMetricFamily(name, meaning, labels=("database",))
+    for database_name, value in values:
+        family.add_metric((database_name,), value)
+    return family
 
 
 def clock(state: ClockState) -> Iterator[Metric]:
@@ -56,27 +66,27 @@ def timers(state: TimersState) -> Iterator[Metric]:
         yield GaugeMetricFamily(name, meaning, value=value)
 
 
-def spool(state: SpoolState) -> Iterator[Metric]:
-    """The spool of the instance, which its workers share."""
-    for name, meaning, value in (
-        ("queen_spool_active", "1 while pushes go to the spool, else 0.", state.spooling),
-        ("queen_spool_messages", "Messages in the spool.", state.messages),
-        ("queen_spool_bytes", "Bytes of the spool.", state.bytes),
-        ("queen_spool_bytes_max", "Limit of the spool in bytes (FILE_BUFFER_MAX_BYTES).", state.bytes_max),
-        ("queen_spool_oldest_age_seconds", "Age of the oldest message in the spool.", state.oldest_age_s),
+def spool(states: Sequence[tuple[str, SpoolState]]) -> Iterator[Metric]:
+    """The spool of the instance, which its workers share; of several databases each has one."""
+    for name, meaning, field in (
+        ("queen_spool_active", "1 while pushes go to the spool, else 0.", "spooling"),
+        ("queen_spool_messages", "Messages in the spool.", "messages"),
+        ("queen_spool_bytes", "Bytes of the spool.", "bytes"),
+        ("queen_spool_bytes_max", "Limit of the spool in bytes (FILE_BUFFER_MAX_BYTES).", "bytes_max"),
+        ("queen_spool_oldest_age_seconds", "Age of the oldest message in the spool.", "oldest_age_s"),
         (
             "queen_spool_failed_files",
             "Files that could not be replayed and were set aside: `queen spool list`.",
-            state.failed,
+            "failed",
         ),
         (
             "queen_spool_held_partitions",
             "Partitions that are held back in the spool: `queen spool list`.",
-            state.held_partitions,
+            "held_partitions",
         ),
-        ("queen_spool_held_age_seconds", "Time for which the longest of them has been held back.", state.held_age_s),
+        ("queen_spool_held_age_seconds", "Time for which the longest of them has been held back.", "held_age_s"),
     ):
-        yield GaugeMetricFamily(name, meaning, value=value)
+        yield _of_each(name, meaning, [(place, getattr(state, field)) for place, state in states])
 
 
 def log(statistics: LogStatistics) -> Iterator[Metric]:

@@ -79,7 +79,7 @@ async def get_analytics(server: Server, req: QueenRequest, resp: falcon.asgi.Res
 
     async def look(context: Context) -> list[QueueMetricsRow]:
         await answers.record(context)
-        return await context.administration.statistics.queues(period, minutes, wanted, GroupBy())
+        return await context.reads.statistics.queues(period, minutes, wanted, GroupBy())
 
     pushed = {row.bucket: row.push_messages for row in await server.ask(look)}
     points = [DataPoint(text(at), pushed.get(at, 0)) for at in _buckets(period, minutes)]

@@ -3,23 +3,28 @@
 import os
 
 import falcon.asgi
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from queen.engine.context import Context
-from queen.engine.switches import failover_of
+from queen.engine.switches import failovers_of
 from queen.http.access import READ_ONLY
 from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
+from queen.operations.databases import states_of
 from queen.operations.server import Server
 from queen.spool.held import Held
-from queen.spool.state import SetAside
+from queen.spool.state import SetAside, together
 
 _NAMED_MAX = 100
 
 
 class Buffers(Struct):
-    """The answer of ``status/buffers``; ``pending`` counts messages; ``held`` and ``setAside`` have 100 at most."""
+    """The answer of ``status/buffers``; ``pending`` counts messages; ``held`` and ``setAside`` have 100 at most.
+
+    Attributes:
+        databases: of an installation over several databases, each by its name: `connected` or `disconnected`.
+    """
 
     pending: int
     failed: int
@@ -35,6 +40,7 @@ class Buffers(Struct):
     heldAgeSeconds: float  # noqa: N815
     held: list[Held]
     setAside: list[SetAside]  # noqa: N815
+    databases: dict[str, str] | UnsetType = UNSET
 
 
 @operation(
@@ -52,12 +58,14 @@ async def get_buffers(server: Server, _req: QueenRequest, resp: falcon.asgi.Resp
 
 
 async def _buffers(context: Context) -> Buffers:
-    failover = failover_of(context)
-    spool, state = failover.spool, failover.spool.state()
-    held = sorted(spool.held_back.values(), key=lambda each: each.since)
+    failovers = failovers_of(context)
+    state = together([each.spool.state() for each in failovers])
+    held = sorted([held for each in failovers for held in each.spool.held_back.values()], key=lambda each: each.since)
+    failed = [(each.spool, name) for each in failovers for name in each.spool.failed_files()]
     return Buffers(
-        state.messages, state.failed, not failover.unavailable, os.getpid(), state.spooling, state.requests,
-        state.bytes, state.bytes_max, round(state.oldest_age_s, 3), round(state.replay_rate, 1), state.held_partitions,
-        round(state.held_age_s, 3), held[:_NAMED_MAX],
-        [spool.told_of_failed(name) for name in spool.failed_files()[:_NAMED_MAX]],
+        state.messages, state.failed, not any(each.unavailable for each in failovers), os.getpid(), state.spooling,
+        state.requests, state.bytes, state.bytes_max, round(state.oldest_age_s, 3), round(state.replay_rate, 1),
+        state.held_partitions, round(state.held_age_s, 3), held[:_NAMED_MAX],
+        [spool.told_of_failed(name) for spool, name in failed[:_NAMED_MAX]],
+        states_of([(name, not each.unavailable) for name, each in context.named()]),
     )  # fmt: skip

@@ -107,7 +107,7 @@ async def get_configuration(server: Server, req: QueenRequest, resp: falcon.asgi
     queue = queries.name(req, "queue")
     if queue is None:
         raise BadRequestError("queue is required", "queue")
-    found = await server.ask(lambda context: context.administration.catalogue.configuration(queue))
+    found = await server.ask(lambda context: context.reads.catalogue.configuration(queue))
     if found is None:
         raise NotFoundError(QUEUE_NOT_FOUND)
     c = found.configuration

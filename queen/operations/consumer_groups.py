@@ -179,7 +179,7 @@ async def list_consumer_groups(server: Server, req: QueenRequest, resp: falcon.a
 
     async def look(context: Context) -> tuple[list[GroupRow], int]:
         await answers.refresh(context)
-        groups = context.administration.consumer_groups
+        groups = context.reads.consumer_groups
         return await groups.groups(wanted, page), await groups.count(wanted)
 
     rows, total = await server.ask(look)
@@ -216,7 +216,7 @@ async def list_queues_of_group(
 
     async def look(context: Context) -> tuple[list[GroupRow], int]:
         await answers.refresh(context)
-        return await context.administration.consumer_groups.on_queues(wanted, page)
+        return await context.reads.consumer_groups.on_queues(wanted, page)
 
     rows, total = await server.ask(look)
     answer(resp, QueuesOfGroupAnswer([_group_element(row) for row in rows], total))
@@ -249,8 +249,8 @@ async def get_consumer_group(
         queries.flag(req, "behind", default=False),
     )  # fmt: skip
     page = queries.sorted_page(req, CursorOrder.NAME, _CURSORS_LIMIT)
-    rows = await server.ask(lambda context: context.administration.consumer_groups.cursors(wanted, page))
-    paused = await server.ask(lambda context: context.administration.consumer_groups.paused_on(wanted.group))
+    rows = await server.ask(lambda context: context.reads.consumer_groups.cursors(wanted, page))
+    paused = await server.ask(lambda context: context.reads.consumer_groups.paused_on(wanted.group))
     answer(resp, _by_queue(rows, frozenset(paused)))
 
 

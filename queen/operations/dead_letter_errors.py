@@ -59,7 +59,7 @@ async def list_dead_letter_errors(server: Server, req: QueenRequest, resp: falco
         queries.moment(req, "from"), queries.moment(req, "to"),
     )  # fmt: skip
     limit = parse_integer(req.get_param("limit"), "limit", _LIMIT, 1, _LIMIT)
-    rows = await server.ask(lambda context: context.administration.dead_letters.errors(wanted, _SLOTS, limit))
+    rows = await server.ask(lambda context: context.reads.dead_letters.errors(wanted, _SLOTS, limit))
     begun_at, ends_at = (text(rows[0].begun_at), text(rows[0].ends_at)) if rows else (None, None)
     answer(resp, ErrorList([_element(row) for row in rows], begun_at, ends_at))
 

@@ -82,7 +82,7 @@ async def delete_dead_letter(
     number = queries.dead_letter_number(dead_letter_id)
 
     async def work(context: Context) -> bool:
-        letter = await context.with_retries(lambda _again: context.administration.dead_letters.find(number))
+        letter = await context.with_retries(lambda _again: context.reads.dead_letters.find(number))
         if letter is None:
             return False
         req.about.append(letter_of(letter))

@@ -76,7 +76,7 @@ async def list_consumers(
     async def look(context: Context) -> list[ConnectedRow]:
         await check_group_of(context, name, group)
         await context.report()
-        return await context.administration.consumer_groups.connected(name, group, page.limit, page.offset)
+        return await context.reads.consumer_groups.connected(name, group, page.limit, page.offset)
 
     rows = await server.ask(look)
     answer(resp, ConsumerList([_element(row) for row in rows], rows[0].total if rows else 0))

@@ -57,7 +57,7 @@ async def get_group_lag(
     async def look(context: Context) -> list[GroupLagRow]:
         await check_group_of(context, name, group)
         await answers.refresh(context)
-        return await context.administration.consumer_groups.lag(name, group, period, period.bucket_minutes)
+        return await context.reads.consumer_groups.lag(name, group, period, period.bucket_minutes)
 
     rows = await server.ask(look)
     points = [LagPoint(bucket_name(row.bucket), row.lag, round(row.oldest_s, 1)) for row in rows]

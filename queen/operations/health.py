@@ -4,18 +4,19 @@ import asyncio
 import os
 
 import falcon.asgi
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from queen.core.version import VERSION
 from queen.engine.context import Context
-from queen.engine.switches import Switches, known_switches
+from queen.engine.switches import known_to_any
 from queen.http.access import PUBLIC
 from queen.http.answers import StatusOnly, answer, stamp
 from queen.http.operation import Answer, operation
 from queen.http.problems import RETRY_AFTER_S
 from queen.http.request import QueenRequest
+from queen.operations.databases import DISCONNECTED, state_of, states_of
 from queen.operations.server import Server
-from queen.spool.state import SpoolState
+from queen.spool.state import SpoolState, together
 
 #: If the engine does not answer for this long, the worker is stuck.
 _STUCK_S = 5.0
@@ -45,6 +46,8 @@ class Health(Struct):
         status: ``healthy``; ``degraded``: PostgreSQL is available, but pushes (all, or to some partitions) go to the
             spool, or its clock stepped and was not accepted since; ``unhealthy``: PostgreSQL is unavailable.
         clock: the state of PostgreSQL's clock.
+        databases: of an installation over several databases, each by its name: `connected` or `disconnected`. It is
+            `degraded` while some of them are unavailable, and `unhealthy` while all are.
     """
 
     status: str
@@ -55,14 +58,19 @@ class Health(Struct):
     shared_state: SharedState
     spool: SpoolState | None
     clock: Clock
+    databases: dict[str, str] | UnsetType = UNSET
 
 
 class Readiness(Struct):
-    """The answer of ``/health/ready``: ``ready``, ``spooling`` (pushes only) or ``unavailable``."""
+    """The answer of ``/health/ready``: ``ready``, ``spooling`` (pushes only) or ``unavailable``.
+
+    With several databases `spooling` says that some are unavailable: their partitions take pushes only.
+    """
 
     status: str
     database: str
     spool: SpoolState | None
+    databases: dict[str, str] | UnsetType = UNSET
 
 
 @operation(
@@ -128,28 +136,39 @@ def _answer(resp: falcon.asgi.Response, well: bool, body: Struct) -> None:
 
 
 async def _look(context: Context) -> Health:
-    failover = context.failover
-    connected = await context.database_answers()
-    spool = failover.spool.state() if failover else None
-    switches = known_switches(failover) if failover else Switches(maintenance=False, pop_maintenance=False)
-    clock = context.clock()
-    degraded = clock.is_in_doubt or (spool is not None and spool.takes_pushes)
+    failovers = [each.failover for _, each in context.named() if each.failover is not None]
+    answers = await asyncio.gather(*[each.database_answers() for _, each in context.named()])
+    up = [(name, answered) for (name, _), answered in zip(context.named(), answers, strict=True)]
+    spool = together([failover.spool.state() for failover in failovers]) if failovers else None
+    switches, clock = known_to_any(failovers), context.clock()
+    connected = any(answers)
+    degraded = clock.is_in_doubt or (spool is not None and spool.takes_pushes) or not all(answers)
     return Health(
         "unhealthy" if not connected else "degraded" if degraded else "healthy",
-        "connected" if connected else "disconnected",
+        state_of(connected),
         "Queen for Python",
         VERSION,
         os.getpid(),
         SharedState(switches.maintenance, switches.pop_maintenance),
         spool,
         Clock(clock.steps, clock.last_step_s, stamp(clock.last_step_at), round(clock.distrusted_s, 3), clock.repairing),
+        states_of(up),
     )
 
 
 async def _look_whether_ready(context: Context) -> Readiness:
-    health, failover = await _look(context), context.failover
+    health = await _look(context)
     spooling = health.spool is not None and health.spool.spooling
     connected = health.status != "unhealthy"
-    room = connected or (failover is not None and await failover.has_room())
-    status = "unavailable" if not room else "spooling" if spooling or not connected else "ready"
-    return Readiness(status, health.database, health.spool)
+    partly = health.databases is not UNSET and DISCONNECTED in health.databases.values()
+    room = connected or await _has_room(context)
+    status = "unavailable" if not room else "spooling" if spooling or partly or not connected else "ready"
+    return Readiness(status, health.database, health.spool, health.databases)
+
+
+async def _has_room(context: Context) -> bool:
+    """Whether a spool takes pushes."""
+    for _, each in context.named():
+        if each.failover is not None and await each.failover.has_room():
+            return True
+    return False

@@ -69,7 +69,7 @@ async def list_namespaces(server: Server, req: QueenRequest, resp: falcon.asgi.R
 
     async def look(context: Context) -> NamespaceList:
         await answers.refresh(context)
-        catalogue = context.administration.catalogue
+        catalogue = context.reads.catalogue
         rows = await catalogue.namespaces(page.limit, page.offset)
         elements = [NamespaceElement(r.label, r.queues, r.partitions, LabelMessages(r.total, r.pending)) for r in rows]
         return NamespaceList(elements, (await catalogue.summary()).namespaces, page)
@@ -93,7 +93,7 @@ async def list_tasks(server: Server, req: QueenRequest, resp: falcon.asgi.Respon
 
     async def look(context: Context) -> TaskList:
         await answers.refresh(context)
-        catalogue = context.administration.catalogue
+        catalogue = context.reads.catalogue
         rows = await catalogue.tasks(page.limit, page.offset)
         elements = [TaskElement(r.label, r.queues, r.partitions, LabelMessages(r.total, r.pending)) for r in rows]
         return TaskList(elements, (await catalogue.summary()).tasks, page)

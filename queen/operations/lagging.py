@@ -68,6 +68,6 @@ async def list_lagging_partitions(server: Server, req: QueenRequest, resp: falco
 
     async def look(context: Context) -> list[LaggingRow]:
         await answers.refresh(context)
-        return await context.administration.consumer_groups.lagging(seconds, limit)
+        return await context.reads.consumer_groups.lagging(seconds, limit)
 
     answer(resp, [_lagging_element(row) for row in await server.ask(look)])

@@ -83,7 +83,7 @@ async def list_dead_letters(server: Server, req: QueenRequest, resp: falcon.asgi
     asked = queries.page(req, _DEFAULT_LIMIT)
 
     async def look(context: Context) -> DeadLetterList:
-        dead_letters = context.administration.dead_letters
+        dead_letters = context.reads.dead_letters
         rows = await dead_letters.page(wanted, asked.limit, asked.offset)
         return DeadLetterList([_element(row, server.keys) for row in rows], asked, await dead_letters.count(wanted))
 

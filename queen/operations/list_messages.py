@@ -135,14 +135,14 @@ async def list_messages(server: Server, req: QueenRequest, resp: falcon.asgi.Res
     else:
         found = await _search(server, wanted, period, page, search.lower())
     queues = {row.queue for row in found.rows} or {wanted.queue or ""}
-    consumers = await server.ask(lambda context: context.administration.consumer_groups.consumers_of(list(queues)))
+    consumers = await server.ask(lambda context: context.reads.consumer_groups.consumers_of(list(queues)))
     mode = Mode(consumers.queue_mode, consumers.groups, mode_type(consumers.queue_mode, consumers.groups))
     messages = [_element(row, server.keys) for row in found.rows]
     answer(resp, MessageList(messages, mode, len(messages), page, found.searched, found.next))
 
 
 async def _rows(server: Server, wanted: MessageFilter, period: Period, most: int, begin: int) -> list[MessageRow]:
-    return await server.ask(lambda context: context.administration.messages.page(wanted, period, most, begin))
+    return await server.ask(lambda context: context.reads.messages.page(wanted, period, most, begin))
 
 
 async def _search(server: Server, wanted: MessageFilter, period: Period, page: queries.Pagination, text: str) -> _Found:

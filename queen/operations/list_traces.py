@@ -1,8 +1,8 @@
 """Lists traces of a message or of a name, and trace names: ``GET /api/v1/traces…``."""
 
 import falcon.asgi
-import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from queen.core.administration import TraceRow
 from queen.core.errors import NotFoundError
@@ -11,7 +11,7 @@ from queen.http import queries
 from queen.http.access import READ_ONLY
 from queen.http.answers import answer, shown, text
 from queen.http.operation import Answer, operation
-from queen.http.parameters import LARGE, OFFSET, PARTITION_ID, TRANSACTION_ID, limit, page, path
+from queen.http.parameters import LARGE, OFFSET, PARTITION_ID, SEARCH, TRANSACTION_ID, limit, page, path
 from queen.http.parsing import check_name
 from queen.http.request import QueenRequest
 from queen.log import ids
@@ -80,17 +80,22 @@ class TraceNames(Struct):
     answers=[Answer("A page, latest first", TraceNames)],
     errors=(400, 503),
     description="Covers the newest 100,000 traces; traces of a name are counted up to 10,000.",
-    parameters=[limit(_NAMES, queries.LIMIT), OFFSET],
+    parameters=[
+        replace(SEARCH, description="Only names that contain this text, case-insensitive"),
+        limit(_NAMES, queries.LIMIT),
+        OFFSET,
+    ],
 )
 async def list_trace_names(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Latest first."""
+    search = queries.name(req, "search")
     asked = queries.page(req, _NAMES, limit_max=queries.LIMIT)
 
     async def look(context: Context) -> TraceNames:
-        traces = context.administration.traces
-        rows = await traces.names(asked.limit, asked.offset)
+        traces = context.reads.traces
+        rows = await traces.names(search, asked.limit, asked.offset)
         elements = [TraceNameElement(row.name, row.traces, row.messages, text(row.last_seen)) for row in rows]
-        return TraceNames(elements, await traces.count(), asked)
+        return TraceNames(elements, await traces.count_names(search), asked)
 
     answer(resp, await server.ask(look))
 
@@ -112,7 +117,7 @@ async def list_traces_by_name(server: Server, req: QueenRequest, resp: falcon.as
     asked = queries.page(req, _TRACES)
 
     async def look(context: Context) -> NamedTraces:
-        traces = context.administration.traces
+        traces = context.reads.traces
         rows = await traces.of_name(name, asked.limit, asked.offset)
         return NamedTraces([_element_with_message(row, server.keys) for row in rows], await traces.count(name), asked)
 
@@ -139,7 +144,7 @@ async def list_traces_of_message(
         answer(resp, MessageTraces([]))
         return
     asked = queries.page(req, queries.LIMIT)
-    rows = await server.ask(lambda context: context.administration.traces.of_message(key, asked.limit, asked.offset))
+    rows = await server.ask(lambda context: context.reads.traces.of_message(key, asked.limit, asked.offset))
     answer(resp, MessageTraces([_element(row) for row in rows]))
 
 
@@ -157,7 +162,7 @@ def _element(row: TraceRow) -> TraceElement:
 
 def _element_with_message(row: TraceRow, keys: Keyring | None) -> TraceElement:
     opened = shown(row.payload or "null", row.key_id, row.queue, row.partition, keys)
-    return msgspec.structs.replace(
+    return replace(
         _element(row),
         transaction_id=row.transaction_id,
         partition_id=ids.partition_id(row.part_id),

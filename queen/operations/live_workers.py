@@ -27,7 +27,7 @@ class WorkerElement(Struct, rename="camel"):
 
 async def live_workers(context: Context, wanted: QueueFilter) -> list[WorkerElement]:
     """The live workers; ``messagesProcessed`` counts messages of these queues."""
-    now, metrics = datetime.now(UTC), context.administration.statistics
+    now, metrics = datetime.now(UTC), context.reads.statistics
     recent = Period(now - _RECENT, now)
     alive = WorkerFilter(names=(await metrics.find_workers(recent, WorkerFilter(), _WORKERS_MAX, 0)).names)
     rows = await metrics.workers(recent, 2, alive, GroupBy(bucket=False, worker=True))

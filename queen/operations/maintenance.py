@@ -1,19 +1,21 @@
 """The maintenance modes: pushes go to the spool, pops get no messages. ``/api/v1/system/maintenance``, ``…/pop``."""
 
+from collections.abc import Sequence
+
 import falcon.asgi
 import msgspec
 from msgspec import Struct
 
 from queen.engine.context import Context
 from queen.engine.failover import Failover
-from queen.engine.switches import MAINTENANCE_MODE, POP_MAINTENANCE_MODE, failover_of, known_switches, set_switch
+from queen.engine.switches import MAINTENANCE_MODE, POP_MAINTENANCE_MODE, failovers_of, known_to_any, set_switch
 from queen.http.access import ADMIN
 from queen.http.answers import answer
 from queen.http.operation import Answer, operation
 from queen.http.parsing import decode
 from queen.http.request import QueenRequest, read_body
 from queen.operations.server import Server
-from queen.spool.state import SpoolState
+from queen.spool.state import SpoolState, together
 
 _PATH = "/api/v1/system/maintenance"
 _BODY_BYTES_MAX = 4096
@@ -100,12 +102,12 @@ async def set_maintenance(server: Server, req: QueenRequest, resp: falcon.asgi.R
     on = await switch_wanted(req)
 
     async def switch(context: Context) -> Maintenance:
-        await set_switch(context, MAINTENANCE_MODE, on)
-        state = failover_of(context).spool.state()
+        await context.everywhere(lambda each: set_switch(each, MAINTENANCE_MODE, on))
+        states = [failover.spool.state() for failover in failovers_of(context)]
         message = (
             "Pushes are written to the spool until the mode is switched off" if on else "The spool is being replayed"
         )
-        return Maintenance(on, state.messages, not state.full, message=message)
+        return Maintenance(on, together(states).messages, not any(state.full for state in states), message=message)
 
     answer(resp, await server.run(switch))
 
@@ -138,7 +140,7 @@ async def get_pop_maintenance(server: Server, _req: QueenRequest, resp: falcon.a
 async def set_pop_maintenance(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Switches pop maintenance on or off, for all servers."""
     on = await switch_wanted(req)
-    await server.run(lambda context: set_switch(context, POP_MAINTENANCE_MODE, on))
+    await server.run(lambda context: context.everywhere(lambda each: set_switch(each, POP_MAINTENANCE_MODE, on)))
     answer(resp, _pop_answer(on))
 
 
@@ -148,21 +150,25 @@ async def switch_wanted(req: QueenRequest) -> bool:
 
 
 async def _maintenance(context: Context) -> Maintenance:
-    failover = failover_of(context)
-    state, switches = failover.spool.state(), known_switches(failover)
+    failovers = failovers_of(context)
+    states, switches = [each.spool.state() for each in failovers], known_to_any(failovers)
     return Maintenance(
-        switches.maintenance, state.messages, not state.full, switches.pop_maintenance, _stats(failover, state)
+        switches.maintenance,
+        together(states).messages,
+        not any(state.full for state in states),
+        switches.pop_maintenance,
+        _stats(failovers, together(states)),
     )
 
 
-def _stats(failover: Failover, state: SpoolState) -> BufferStats:
-    size = sum(failover.spool.size(name) for name in failover.spool.failed_files())
+def _stats(failovers: Sequence[Failover], state: SpoolState) -> BufferStats:
+    size = sum(each.spool.size(name) for each in failovers for name in each.spool.failed_files())
     files = FailedFiles(state.failed, state.failed, 0, size, round(size / (1 << 20), 2))
-    return BufferStats(state.messages, state.failed, not failover.unavailable, files)
+    return BufferStats(state.messages, state.failed, not any(each.unavailable for each in failovers), files)
 
 
 async def _pop_maintenance(context: Context) -> bool:
-    return failover_of(context).pop_maintenance
+    return known_to_any(failovers_of(context)).pop_maintenance
 
 
 def _pop_answer(on: bool) -> PopMaintenance:

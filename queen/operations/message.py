@@ -112,7 +112,7 @@ async def get_message(
 ) -> None:
     """The message, with its state for each group."""
     key = message_key(partition_id, transaction_id)
-    message = await server.ask(lambda context: context.administration.messages.get(key))
+    message = await server.ask(lambda context: context.reads.messages.get(key))
     if message is None:
         raise NotFoundError(MESSAGE_NOT_FOUND)
     answer(resp, _message_answer(key.part_id, message, server.keys))

@@ -60,14 +60,14 @@ def _rate(total: int, seconds: float) -> Rate:
 
 
 async def _metrics(context: Context) -> MetricsAnswer:
-    counters, state = context.counters, context.state()
+    each_counters, state = [each.counters for _, each in context.named()], context.state()
     process = psutil.Process()
     memory, cpu = process.memory_info(), process.cpu_times()
-    seconds = counters.age_s
+    seconds = context.counters.age_s
     return MetricsAnswer(
         int(seconds),
-        _rate(counters.requests, seconds),
-        _rate(counters.messages, seconds),
+        _rate(sum(counters.requests for counters in each_counters), seconds),
+        _rate(sum(counters.messages for counters in each_counters), seconds),
         DatabaseMetrics(state.pool_size, state.pool_idle, state.queued),
         MemoryMetrics(memory.rss, 0, 0, 0, 0),
         CpuMetrics(int(cpu.user * 1e6), int(cpu.system * 1e6)),

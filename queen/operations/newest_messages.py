@@ -58,10 +58,10 @@ async def list_queue_messages(server: Server, req: QueenRequest, resp: falcon.as
     page = queries.page(req, _LIMIT, _OFFSET_MAX)
 
     async def look(context: Context) -> list[MessageRow] | None:
-        if await context.administration.catalogue.queue(queue) is None:
+        if await context.reads.catalogue.queue(queue) is None:
             return None
         wanted = MessageFilter(queue=queue)
-        return await context.administration.messages.page(wanted, _ALL_TIME, page.limit, page.offset)
+        return await context.reads.messages.page(wanted, _ALL_TIME, page.limit, page.offset)
 
     rows = await server.ask(look)
     if rows is None:

@@ -92,9 +92,9 @@ async def get_overview(server: Server, _req: QueenRequest, resp: falcon.asgi.Res
         await answers.refresh(context)
         await answers.record(context)
         now = datetime.now(UTC)
-        recent = await context.administration.statistics.queues(
+        recent = await context.reads.statistics.queues(
             Period(now - _THROUGHPUT, now), 5, QueueFilter(), GroupBy(bucket=False)
         )
-        return _overview(await context.administration.catalogue.summary(), recent)
+        return _overview(await context.reads.catalogue.summary(), recent)
 
     answer(resp, await server.ask(look))

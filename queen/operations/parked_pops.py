@@ -46,8 +46,9 @@ class ParkedAnswer(Struct, rename="camel"):
 
 async def record_parked(context: Context) -> None:
     """Stores the counts of this worker, with the long polls that wait now."""
-    for name, waiting in context.state().by_queue().items():
-        context.counters.parked(name, waiting)
+    for _, each in context.named():
+        for name, waiting in each.state().by_queue().items():
+            each.counters.parked(name, waiting)
     await answers.record(context)
 
 
@@ -68,7 +69,7 @@ async def get_parked_pops(server: Server, req: QueenRequest, resp: falcon.asgi.R
 
     async def look(context: Context) -> list[ParkedRow]:
         await record_parked(context)
-        metrics = context.administration.statistics
+        metrics = context.reads.statistics
         return await metrics.parked(period, period.bucket_minutes, queues, page.limit, page.offset)
 
     points = []

@@ -55,5 +55,5 @@ def _partition_of_queue(row: PartitionRow) -> PartitionOfQueue:
 async def list_partitions(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """An unknown queue or partition gives an empty page."""
     wanted, page = queries.partitions(req, queries.name(req, "queue"), _LIMIT)
-    rows = await server.ask(lambda context: context.administration.catalogue.partitions(wanted, page))
+    rows = await server.ask(lambda context: context.reads.catalogue.partitions(wanted, page))
     answer(resp, PartitionList([_partition_of_queue(row) for row in rows], queries.Pagination.of(page)))

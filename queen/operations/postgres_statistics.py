@@ -6,9 +6,12 @@ import falcon.asgi
 import msgspec
 from msgspec import Raw, Struct
 
+from queen.core.errors import NotFoundError
+from queen.engine.context import Context
+from queen.http import parameters, queries
 from queen.http.access import READ_ONLY
 from queen.http.answers import answer, text
-from queen.http.operation import Answer, operation
+from queen.http.operation import Answer, Parameter, operation
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
 
@@ -55,6 +58,16 @@ def _pretty(size: int) -> str:
     return f"{(halves + 1) // 2} TB"
 
 
+def _named(context: Context, name: str | None) -> Context:
+    """The context of a database by its name."""
+    databases = dict(context.named())
+    if name is None:
+        return next(iter(databases.values()))
+    if name not in databases:
+        raise NotFoundError(f"There is no database of this name: {name}")
+    return databases[name]
+
+
 @operation(
     "GET",
     "/api/v1/analytics/postgres-stats",
@@ -62,9 +75,15 @@ def _pretty(size: int) -> str:
     "Show statistics of PostgreSQL",
     access=READ_ONLY,
     answers=[Answer("Caches, dead rows, sizes and active queries", PostgresAnswer)],
-    errors=(503,),
+    errors=(400, 404, 503),
+    parameters=[
+        Parameter(
+            "database", "Name of one of several databases (`DATABASE_URLS`); by default the first", parameters.NAME
+        )
+    ],
 )
-async def get_postgres_statistics(server: Server, _req: QueenRequest, resp: falcon.asgi.Response) -> None:
+async def get_postgres_statistics(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Caches, dead rows, sizes and active queries."""
-    found = await server.ask(lambda context: context.administration.statistics.postgres())
+    name = queries.name(req, "database")
+    found = await server.ask(lambda context: _named(context, name).administration.statistics.postgres())
     answer(resp, render(found))

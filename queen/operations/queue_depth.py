@@ -65,7 +65,7 @@ async def get_queue_depth(server: Server, req: QueenRequest, resp: falcon.asgi.R
 
     async def look(context: Context) -> tuple[Depth | None, list[PartitionRow], dict[str, int]]:
         await answers.refresh(context)
-        catalogue = context.administration.catalogue
+        catalogue = context.reads.catalogue
         depth = await catalogue.depth(queue, group)
         rows = await catalogue.partitions(
             PartitionFilter(queue), Page(PartitionOrder.NAME, page.limit, page.offset), group

@@ -133,7 +133,7 @@ async def _busiest(
 ) -> tuple[int, QueueFilter, list[QueueMetricsRow]]:
     """The number of active queues, a page of them, and their series."""
     await record_parked(context)
-    metrics = context.administration.statistics
+    metrics = context.reads.statistics
     found = await metrics.busiest(period, queues, page.limit, page.offset)
     chosen = QueueFilter(names=found.names)
     return found.total, chosen, await metrics.queues(period, period.bucket_minutes, chosen, GroupBy(queue=True))
@@ -185,9 +185,9 @@ async def get_queue_operations(server: Server, req: QueenRequest, resp: falcon.a
     async def look(context: Context) -> _Series:
         total, chosen, rows = await _busiest(context, period, queues, page)
         await answers.refresh(context)
-        administration, minutes = context.administration, period.bucket_minutes
-        known = await administration.catalogue.queues(chosen, Page(QueueOrder.NEWEST, page.limit))
-        totals = await administration.statistics.queues(period, minutes, QueueFilter(names=queues), GroupBy())
+        reads, minutes = context.reads, period.bucket_minutes
+        known = await reads.catalogue.queues(chosen, Page(QueueOrder.NEWEST, page.limit))
+        totals = await reads.statistics.queues(period, minutes, QueueFilter(names=queues), GroupBy())
         return _Series(total, rows, totals, {row.name: row.partitions or 0 for row in known})
 
     seen, minutes = await server.ask(look), period.bucket_minutes

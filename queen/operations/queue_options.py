@@ -8,6 +8,7 @@ from queen.core import limits
 from queen.core.administration import QueueConfiguration, keeps_dead_letters
 from queen.core.errors import BadRequestError
 from queen.http.fields import between
+from queen.http.parsing import check_name
 
 _YEAR_SECONDS = 366 * 24 * 3600
 _INT_MAX = 2**31 - 1
@@ -50,6 +51,8 @@ class Options(Struct):
         ttl: age in seconds at which messages are removed, acknowledged or not; 0: never.
         encryptionEnabled: whether payloads are encrypted in the database; needs `QUEEN_ENCRYPTION_KEY`.
         sqlPush: whether `queen.push`, in SQL, may push to the queue; by default it may.
+        colocateWith: a queue: partitions of this queue are in the same database as its partitions of the same names,
+            so that a transaction may use both. With one database all are. It cannot change once the queue exists.
     """
 
     leaseTime: Annotated[int, between(*_BOUNDS["leaseTime"])] | None = None  # noqa: N815 - the interface's names
@@ -70,10 +73,14 @@ class Options(Struct):
     ttl: Annotated[int, between(*_BOUNDS["ttl"])] | None = None
     encryptionEnabled: bool | None = None  # noqa: N815
     sqlPush: bool | None = None  # noqa: N815
+    colocateWith: str | None = None  # noqa: N815
 
 
 class OptionsInForce(Struct, rename="camel", omit_defaults=True):
-    """All options of a queue, with defaults; `sqlPush` only if it is false, as published clients do not know it."""
+    """All options of a queue, with defaults.
+
+    `sqlPush` and `colocateWith` only if they are set, as published clients do not know them.
+    """
 
     lease_time: int
     retry_limit: int
@@ -91,6 +98,7 @@ class OptionsInForce(Struct, rename="camel", omit_defaults=True):
     ttl: int
     encryption_enabled: bool
     sql_push: bool = True
+    colocate_with: str | None = None
 
 
 def check_options(options: Options, *, encrypts: bool) -> None:
@@ -99,6 +107,8 @@ def check_options(options: Options, *, encrypts: bool) -> None:
         value = getattr(options, name)
         if value is not None and not low <= value <= high:
             raise BadRequestError(f"options.{name} must be from {low} to {high}, not {value}", f"options.{name}")
+    if options.colocateWith:
+        check_name(options.colocateWith, "options.colocateWith")
     if options.encryptionEnabled and not encrypts:
         raise BadRequestError(
             "options.encryptionEnabled needs a key, which this server does not have: set QUEEN_ENCRYPTION_KEY",
@@ -132,6 +142,7 @@ def configuration_of(queue: str, namespace: str, task: str, options: Options) ->
         max_size=chosen(options.maxSize, 0),
         encryption_enabled=bool(options.encryptionEnabled),
         sql_push=options.sqlPush is not False,
+        colocate_with=options.colocateWith or None,
     )
 
 
@@ -156,4 +167,5 @@ def in_force(configuration: QueueConfiguration) -> OptionsInForce:
         ttl=c.ttl,
         encryption_enabled=c.encryption_enabled,
         sql_push=c.sql_push,
+        colocate_with=c.colocate_with,
     )

@@ -60,7 +60,7 @@ async def find_queue(
     rows = await _queue_rows(context, queue)
     if not rows:
         raise NotFoundError(QUEUE_NOT_FOUND)
-    return rows[0], await context.administration.catalogue.partitions(wanted, page)
+    return rows[0], await context.reads.catalogue.partitions(wanted, page)
 
 
 async def check_queue(context: Context, queue: str) -> None:
@@ -72,12 +72,12 @@ async def check_queue(context: Context, queue: str) -> None:
 async def check_group_of(context: Context, queue: str, group: str) -> None:
     """Returns if there is a queue and it has a group of this name; raises NotFoundError."""
     await check_queue(context, queue)
-    if queue not in await context.administration.consumer_groups.queues_of(group):
+    if queue not in await context.reads.consumer_groups.queues_of(group):
         raise NotFoundError(f"Consumer group not found on this queue: {group}")
 
 
 async def _queue_rows(context: Context, queue: str) -> list[QueueRow]:
-    return await context.administration.catalogue.queues(QueueFilter(names=[queue]), Page(QueueOrder.NEWEST, 1))
+    return await context.reads.catalogue.queues(QueueFilter(names=[queue]), Page(QueueOrder.NEWEST, 1))
 
 
 def matching(queue: QueueRow, rows: Sequence[PartitionRow], wanted: PartitionFilter) -> int:

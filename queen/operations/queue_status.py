@@ -146,7 +146,7 @@ async def list_queue_status(server: Server, req: QueenRequest, resp: falcon.asgi
 
     async def look(context: Context) -> tuple[list[QueueRow], int]:
         await answers.refresh(context)
-        catalogue = context.administration.catalogue
+        catalogue = context.reads.catalogue
         rows = await catalogue.queues(wanted, Page(QueueOrder.NEWEST, page.limit, page.offset))
         return rows, (await catalogue.summary(wanted)).queues
 
@@ -172,7 +172,7 @@ async def get_queue_status(server: Server, req: QueenRequest, resp: falcon.asgi.
     check_name(queue, "queue")
     wanted, page = queries.partitions(req, queue, PARTITIONS_LIMIT)
     row, partitions = await server.ask(lambda context: find_queue(context, queue, wanted, page))
-    options = await server.ask(lambda context: context.administration.catalogue.queue(queue))
+    options = await server.ask(lambda context: context.reads.catalogue.queue(queue))
     if options is None:
         raise NotFoundError(QUEUE_NOT_FOUND)
     t = counts(row)

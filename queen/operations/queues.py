@@ -129,7 +129,7 @@ async def list_queues(server: Server, req: QueenRequest, resp: falcon.asgi.Respo
 
     async def look(context: Context) -> QueueList:
         await answers.refresh(context)
-        catalogue = context.administration.catalogue
+        catalogue = context.reads.catalogue
         rows = await catalogue.queues(wanted, page)
         total = (await catalogue.summary(wanted)).queues
         return QueueList(

@@ -82,7 +82,7 @@ async def refresh_statistics(server: Server, _req: QueenRequest, resp: falcon.as
     async def refresh(context: Context) -> RefreshAnswer:
         await context.with_retries(lambda _again: answers.record(context))
         done = await refresh_all(context)
-        all_ = await context.with_retries(lambda _again: context.administration.catalogue.summary())
+        all_ = await context.with_retries(lambda _again: context.reads.catalogue.summary())
         return RefreshAnswer(
             PartitionsRefreshed(all_.partitions), QueuesRefreshed(done.queues or 0),
             GroupsRefreshed(done.groups or 0), NamespacesRefreshed(all_.namespaces), TasksRefreshed(all_.tasks),

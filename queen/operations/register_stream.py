@@ -5,9 +5,9 @@ import falcon.asgi
 import msgspec
 from msgspec import Struct
 
-from queen.core.administration import Registered, Registration
+from queen.core.administration import Registration
 from queen.core.errors import BadRequestError
-from queen.engine.context import Context
+from queen.engine.handlers.streams import register_stream as register
 from queen.http.access import READ_WRITE
 from queen.http.fields import Label, Name
 from queen.http.operation import Answer, operation
@@ -84,15 +84,7 @@ async def register_stream(server: Server, req: QueenRequest, resp: falcon.asgi.R
     """Creates the query or finds it; 409 for other operators without a reset."""
     body = await read_json(req, _decoder, server.body_bytes_max, _TEXTS)
     registration = _registration(body)
-
-    async def register(context: Context) -> Registered:
-        more = True
-        while more:
-            done = await context.with_retries(lambda _again: context.administration.register_stream(registration))
-            more = done.more
-        return done
-
-    registered = await server.run(register)
+    registered = await server.run(lambda context: register(context, registration))
     query_id = ids.stream_id(registered.stream)
     resp.content_type = falcon.MEDIA_JSON
     if registered.conflict:

@@ -90,7 +90,7 @@ async def replay_dead_letter(
     replayed = await server.run(
         lambda context: find_and_replay(
             context,
-            lambda context: context.administration.dead_letters.find(number),
+            lambda context: context.reads.dead_letters.find(number),
             noting(req),
             target.queue,
             target.partition,
@@ -119,7 +119,7 @@ async def retry_message(
     key = message_key(partition_id, transaction_id)
     replayed = await server.run(
         lambda context: find_and_replay(
-            context, lambda context: context.administration.dead_letters.find_newest(key), noting(req)
+            context, lambda context: context.reads.dead_letters.find_newest(key), noting(req)
         )
     )
     if replayed is None:

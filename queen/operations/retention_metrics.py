@@ -60,7 +60,7 @@ def _retention_point(row: RetentionRow) -> RetentionPoint:
 async def get_retention(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Newest bucket first."""
     period = queries.period(req, DEFAULT_PERIOD)
-    rows = await server.ask(lambda context: context.administration.statistics.retention(period, period.bucket_minutes))
+    rows = await server.ask(lambda context: context.reads.statistics.retention(period, period.bucket_minutes))
     series = [_retention_point(row) for row in rows]
     totals = RetentionTotals(
         *[sum(getattr(point, field) for point in series) for field in RetentionTotals.__struct_fields__]

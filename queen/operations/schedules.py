@@ -137,7 +137,7 @@ async def set_schedule(server: Server, req: QueenRequest, resp: falcon.asgi.Resp
 async def list_schedules(server: Server, req: QueenRequest, resp: falcon.asgi.Response) -> None:
     """Of a queue, or of all."""
     queue, page = queries.name(req, "queue"), queries.page(req, queries.LIMIT)
-    rows = await server.ask(lambda context: context.administration.timers.schedules(queue, page.limit, page.offset))
+    rows = await server.ask(lambda context: context.reads.timers.schedules(queue, page.limit, page.offset))
     found = []
     for row in rows:
         entry = decode_entry(row.message.encode())

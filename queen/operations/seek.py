@@ -124,7 +124,7 @@ async def preview_seek(
 
     async def look(context: Context) -> SeekPreview:
         await _check(context, seek)
-        return await context.administration.consumer_groups.preview(seek)
+        return await context.reads.consumer_groups.preview(seek)
 
     found = await server.ask(look)
     answer(resp, SeekPreviewAnswer(found.partitions, found.skipped, found.repeated))
@@ -139,9 +139,7 @@ async def _check(context: Context, seek: Seek) -> None:
 
 async def _partition_exists(context: Context, queue: str, partition: str) -> bool:
     return bool(
-        await context.administration.catalogue.partitions(
-            PartitionFilter(queue, partition), Page(PartitionOrder.NAME, 1)
-        )
+        await context.reads.catalogue.partitions(PartitionFilter(queue, partition), Page(PartitionOrder.NAME, 1))
     )
 
 

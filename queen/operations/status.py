@@ -180,22 +180,22 @@ def _status(seen: _Seen, period: Period, page: Pagination) -> StatusAnswer:
 async def _look(context: Context, wanted: QueueFilter, period: Period, page: Pagination) -> _Seen:
     await answers.refresh(context)
     await answers.record(context)
-    administration, minutes = context.administration, period.bucket_minutes
-    summary = await administration.catalogue.summary(wanted)
+    reads, minutes = context.reads, period.bucket_minutes
+    summary = await reads.catalogue.summary(wanted)
     return _Seen(
-        queues=await administration.catalogue.used_queues(wanted, page.limit, page.offset),
+        queues=await reads.catalogue.used_queues(wanted, page.limit, page.offset),
         summary=summary,
-        groups=await administration.consumer_groups.summary(wanted),
-        series=await administration.statistics.queues(period, minutes, wanted, GroupBy()),
-        machines=await administration.statistics.workers(period, minutes, WorkerFilter(), GroupBy()),
-        total=await administration.statistics.queues(period, minutes, wanted, GroupBy(bucket=False)),
+        groups=await reads.consumer_groups.summary(wanted),
+        series=await reads.statistics.queues(period, minutes, wanted, GroupBy()),
+        machines=await reads.statistics.workers(period, minutes, WorkerFilter(), GroupBy()),
+        total=await reads.statistics.queues(period, minutes, wanted, GroupBy(bucket=False)),
         workers=await live_workers(context, wanted),
         dead=await _dead_letters(context, wanted.names[0] if wanted.names else None, summary.dead_letter),
     )
 
 
 async def _dead_letters(context: Context, queue: str | None, total: int) -> DeadLetterSummary:
-    partitions, errors = await context.administration.dead_letters.summarize(queue)
+    partitions, errors = await context.reads.dead_letters.summarize(queue)
     return DeadLetterSummary(total, partitions, [TopError(error, count) for error, count in errors])
 
 

@@ -166,7 +166,7 @@ async def get_system_metrics(server: Server, req: QueenRequest, resp: falcon.asg
     wanted, page = queries.worker_filter(req), queries.page_of_series(req, period, _POINTS)
 
     async def look(context: Context) -> tuple[int, list[WorkerLevelsRow]]:
-        metrics = context.administration.statistics
+        metrics = context.reads.statistics
         found = await metrics.find_workers(period, wanted, page.limit, page.offset)
         return found.total, await metrics.worker_levels(period, period.bucket_minutes, found.names)
 

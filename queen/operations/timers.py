@@ -256,7 +256,7 @@ async def list_timers(server: Server, req: QueenRequest, resp: falcon.asgi.Respo
     if after is not None:
         check_name(after, "after", TIMER_KEY_CHARS_MAX)
     limit = min(parse_integer(req.get_param("limit"), "limit", _LIST_LIMIT, 1, queries.OFFSET_MAX), _LIST_MAX)
-    rows = await server.ask(lambda context: context.administration.timers.page(queue, after, limit + 1))
+    rows = await server.ask(lambda context: context.reads.timers.page(queue, after, limit + 1))
     shown, more = rows[:limit], len(rows) > limit
     answer(resp, TimerPage([_shown(queue, row) for row in shown], more, shown[-1].key if more else None))
 
@@ -280,7 +280,7 @@ async def get_timer(server: Server, _req: QueenRequest, resp: falcon.asgi.Respon
     """No timer is no error: its message may be in the log."""
     check_name(queue, "queue")
     check_name(timer_key, "timerKey", TIMER_KEY_CHARS_MAX)
-    row = await server.ask(lambda context: context.administration.timers.find(queue, timer_key))
+    row = await server.ask(lambda context: context.reads.timers.find(queue, timer_key))
     if row is None:
         answer(resp, TimerFound(False, queue, timer_key))
         return

@@ -179,7 +179,7 @@ async def get_worker_metrics(server: Server, req: QueenRequest, resp: falcon.asg
     async def look(context: Context) -> WorkerMetricsAnswer:
         await answers.refresh(context)
         await answers.record(context)
-        metrics, minutes, now = context.administration.statistics, period.bucket_minutes, datetime.now(UTC)
+        metrics, minutes, now = context.reads.statistics, period.bucket_minutes, datetime.now(UTC)
         everything = QueueFilter()
         machines = await metrics.workers(period, minutes, wanted, GroupBy())
         work = await metrics.queues(period, minutes, everything, GroupBy())
@@ -192,7 +192,7 @@ async def get_worker_metrics(server: Server, req: QueenRequest, resp: falcon.asg
         total = await metrics.queues(period, minutes, everything, GroupBy(bucket=False))
         busiest = QueueFilter(names=(await metrics.busiest(period, None, page.limit, page.offset)).names)
         by_queue = await metrics.queues(period, minutes, busiest, GroupBy(bucket=False, queue=True))
-        pending = (await context.administration.catalogue.summary()).pending
+        pending = (await context.reads.catalogue.summary()).pending
         return WorkerMetricsAnswer(
             time_range=time_range(period),
             bucket_minutes=minutes,

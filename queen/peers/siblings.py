@@ -28,9 +28,9 @@ _DATAGRAM_BYTES_MAX = 65_536
 _WAITS = ".waits"
 
 
-def folder_of(parent: int) -> Path:
-    """The folder that the workers of one gunicorn share."""
-    return Path(tempfile.gettempdir()) / f"queen-{os.geteuid()}-{parent}"
+def folder_of(parent: int, shard: str = "") -> Path:
+    """The folder that the workers of one gunicorn share, for each of several databases another one."""
+    return Path(tempfile.gettempdir()) / "-".join(["queen", str(os.geteuid()), str(parent), *filter(None, [shard])])
 
 
 class SiblingsTransport:

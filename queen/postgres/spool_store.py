@@ -36,7 +36,7 @@ class SpoolStore:
         batch: AppendBatch,
         limit_s: float | None = None,
     ) -> Replayed:
-        """Stores the requests of a shard from ``first`` to before ``upto``, unless they are stored already."""
+        """Stores the requests of a lane from ``first`` to before ``upto``, unless they are stored already."""
         [row] = await self._pool.fetch(
             _REPLAY, lane, first, upto, sent_at, batch.flush, *push_arguments(batch), batch.version,
             limit_s=limit_s or self._limit_s,
@@ -44,7 +44,7 @@ class SpoolStore:
         return Replayed(row["replayed"], row["unknown"] or (), row["stale"])
 
     async def forget(self, lanes: Sequence[UUID]) -> None:
-        """Deletes the positions of the shards of a removed file."""
+        """Deletes the positions of the lanes of a removed file."""
         await self._pool.fetch(_FORGET, lanes)
 
     async def commit_something(self) -> None:

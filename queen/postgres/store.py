@@ -134,6 +134,7 @@ class Store:
             rows[0]["version"],
             frozenset(row["queue"] for row in rows if row["encrypted"]),
             {row["queue"]: LimitedQueue(row["queue_id"], row["max_size"]) for row in rows if row["max_size"]},
+            {row["queue"]: row["colocate_with"] for row in rows if row["colocate_with"]},
         )
 
     async def pop(self, columns: PopColumns) -> tuple[list[Delivered], list[Unserved]]:

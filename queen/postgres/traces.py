@@ -7,8 +7,9 @@ from queen.postgres.statement import call
 
 _RECORD = "SELECT queen.record_trace_v1($1, $2, $3, $4, $5, $6, $7, $8) AS id"
 _LIST = call("list_traces_v1", 7)
-_NAMES = call("list_trace_names_v1", 4)
+_NAMES = call("list_trace_names_v1", 5)
 _COUNT = "SELECT queen.count_traces_v1($1, $2) AS n"
+_COUNT_NAMES = "SELECT queen.count_trace_names_v1($1, $2) AS n"
 
 #: The list of names examines this many of the newest traces.
 SCAN_MAX = 100_000
@@ -38,11 +39,17 @@ class TraceStore:
         rows = await self._pool.fetch(_LIST, None, None, None, name, limit, offset, PAGE_BYTES)
         return [TraceRow(*row) for row in rows]
 
-    async def names(self, limit: int, offset: int) -> list[TraceNameRow]:
-        """A page of the names of the newest traces, latest first."""
-        return [TraceNameRow(*row) for row in await self._pool.fetch(_NAMES, SCAN_MAX, _COUNT_MAX, limit, offset)]
+    async def names(self, search: str | None, limit: int, offset: int) -> list[TraceNameRow]:
+        """A page of the names of the newest traces that contain a text (``None``: all), latest first."""
+        rows = await self._pool.fetch(_NAMES, search, SCAN_MAX, _COUNT_MAX, limit, offset)
+        return [TraceNameRow(*row) for row in rows]
 
-    async def count(self, name: str | None = None) -> int:
-        """The number of traces of a name; without a name, the number of names of the newest traces."""
+    async def count_names(self, search: str | None) -> int:
+        """How many names of the newest traces contain a text (``None``: all)."""
+        [row] = await self._pool.fetch(_COUNT_NAMES, search, SCAN_MAX)
+        return int(row["n"])
+
+    async def count(self, name: str) -> int:
+        """The number of traces of a name."""
         [row] = await self._pool.fetch(_COUNT, name, SCAN_MAX)
         return int(row["n"])

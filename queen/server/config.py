@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from gunicorn import systemd
@@ -17,7 +18,7 @@ from queen.core.errors import QueenError
 from queen.engine.listening_port import LISTENING_PORT
 from queen.engine.prefetched_leases import LEASES_OF_WORKERS
 from queen.metrics import directory
-from queen.postgres.setup import prepare
+from queen.postgres.setup import DatabaseInfo, prepare
 from queen.security import authentication
 from queen.server import listening, logs, worker_classes
 from queen.server.worker_restarts import Replacements
@@ -97,14 +98,15 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
         authentication.warn(_settings)
         if _settings.telemetry.on:
             server.log.info("telemetry", extra=needs.describe(_settings))
-        database = asyncio.run(prepare(_database_url(), _settings.database.connect_timeout_ms))
+        database, spool = asyncio.run(_prepare())
         # For the workers, which may have to start while PostgreSQL is unavailable.
         if _settings.database.pooler == "auto":
             os.environ["DB_POOLER"] = "yes" if database.pooled else "no"
         if _settings.peers.any and not _settings.peers.secret:
             os.environ["QUEEN_SYNC_SECRET"] = asyncio.run(peer_secret(from_environment()))
             server.log.info("notifications of peers are signed with the secret in the database")
-        os.environ["FILE_BUFFER_DIR"] = spool = str(asyncio.run(prepare_spool(from_environment())))
+        spool = spool or asyncio.run(prepare_spool(from_environment()))
+        os.environ["FILE_BUFFER_DIR"] = str(spool)
     except QueenError as problem:
         server.log.error("%s", problem)  # noqa: TRY400 - it explains itself
         raise SystemExit(1) from None
@@ -114,7 +116,7 @@ def on_starting(server: Any) -> None:  # noqa: ANN401 - gunicorn's arbiter
     server.log.info("connections", extra={"divided": str(_settings.pool_sizes)})
     if database.connections_max is not None and (excess := _settings.pool_sizes.excess(database.connections_max)):
         server.log.warning("%s", excess)
-    server.log.info("spool ready", extra={"folder": spool})
+    server.log.info("spool ready", extra={"folder": str(spool)})
 
 
 def on_reload(server: Any) -> None:  # noqa: ANN401
@@ -156,6 +158,15 @@ def _hosts(configured: Any) -> Iterator[str]:  # noqa: ANN401 - gunicorn's setti
 def _address_of(descriptor: int) -> Any:  # noqa: ANN401 - as the socket's family has it
     with socket.socket(fileno=os.dup(descriptor)) as listener:
         return listener.getsockname()
+
+
+async def _prepare() -> tuple[DatabaseInfo, Path | None]:
+    """Prepares the database; or several with their spools, whose folder is then the second result."""
+    if _settings.database.shards:
+        from queen.server.databases import prepare_shards  # noqa: PLC0415 - as in on_starting
+
+        return await prepare_shards(_settings)
+    return await prepare(_database_url(), _settings.database.connect_timeout_ms), None
 
 
 def _database_url() -> str:

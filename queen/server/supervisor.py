@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,11 @@ class Running:
 
 class _StopRequested(Exception):  # noqa: N818 - not an error
     """SIGTERM or SIGINT came."""
+
+
+def _several(shards: Sequence[tuple[str, str]]) -> DatabaseInfo:
+    """What is known of several databases, which gunicorn's master prepares: some may be unavailable."""
+    return DatabaseInfo("", f"{len(shards)} databases: {', '.join(name for name, _ in shards)}", pooled=False)
 
 
 def embedded_postgres(settings: Settings) -> EmbeddedPostgres:
@@ -94,12 +99,12 @@ class Supervisor:
         open_files.ensure(self._settings)
         listener = stack.enter_context(listening.listen(self._settings.server.host, self._settings.server.port))
         port: int = listener.getsockname()[1]
-        postgres = None if self._settings.database.url else self._start_postgres(stack)
-        url = postgres.dsn if postgres else self._settings.database.url
-        database = asyncio.run(self._prepare(url))
-        gunicorn = Gunicorn(
-            listener, {**self._environment, "DATABASE_URL": url}, self._settings.server.graceful_timeout_s
-        )
+        given = self._settings.database
+        postgres = None if given.url or given.shards else self._start_postgres(stack)
+        url = postgres.dsn if postgres else given.url
+        database = asyncio.run(self._prepare(url)) if url else _several(given.shards)
+        environment = {**self._environment, "DATABASE_URL": url} if url else self._environment
+        gunicorn = Gunicorn(listener, environment, self._settings.server.graceful_timeout_s)
         stack.callback(gunicorn.stop, self._wait_in_hurry)
         listener.close()
         running = Running(

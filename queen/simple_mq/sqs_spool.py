@@ -177,14 +177,14 @@ class SpooledSends:
 
     async def replay(
         self,
-        shard: UUID,
+        lane: UUID,
         first: int,
         upto: int,
         sent_at: datetime,
         requests: Sequence[Sequence[SpooledBatch]],
         limit_s: float | None,
     ) -> int:
-        """Stores requests of a shard, and its position, which it returns."""
+        """Stores requests of a lane, and its position, which it returns."""
         columns = ReplayColumns()
         for batch in [batch for batches in requests for batch in batches]:
             for message, sent_id in zip(_decoder.decode(b"[" + batch.body + b"]"), batch.ids or (), strict=True):
@@ -196,7 +196,7 @@ class SpooledSends:
                 columns.delay.append(message.delay_seconds)
                 columns.group.append(message.group)
                 columns.deduplication.append(message.deduplication_id)
-        position = await self._store.replay(shard, first, upto, sent_at, columns, limit_s)
+        position = await self._store.replay(lane, first, upto, sent_at, columns, limit_s)
         if position == upto:
             for queue in dict.fromkeys(columns.queue):
                 announce(self._context, queue, columns.queue.count(queue))

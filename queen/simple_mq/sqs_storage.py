@@ -192,12 +192,12 @@ class SqsSpoolStore:
         self._pool, self._limit_s = pool, limit_s
 
     async def replay(
-        self, shard: UUID, first: int, upto: int, sent_at: datetime, columns: ReplayColumns, limit_s: float | None
+        self, lane: UUID, first: int, upto: int, sent_at: datetime, columns: ReplayColumns, limit_s: float | None
     ) -> int:
-        """Stores the sends of a shard from ``first`` to before ``upto``, unless they are stored; its position."""
+        """Stores the sends of a lane from ``first`` to before ``upto``, unless they are stored; its position."""
         c = columns
         [row] = await self._pool.fetch(
-            _REPLAY, shard, first, upto, sent_at, c.queue, c.sent_id, c.data, c.attributes, c.key_id, c.delay, c.group,
+            _REPLAY, lane, first, upto, sent_at, c.queue, c.sent_id, c.data, c.attributes, c.key_id, c.delay, c.group,
             c.deduplication, limit_s=limit_s or self._limit_s,
         )  # fmt: skip
         return int(row["replayed"])

@@ -1,8 +1,9 @@
 """The state of the spool, for health, metrics and people."""
 
 from collections.abc import Sequence
+from itertools import chain
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 
 class SetAside(Struct, frozen=True):
@@ -53,3 +54,18 @@ class SpoolState(Struct, frozen=True):
     def full(self) -> bool:
         """Whether pushes are refused because the spool is full."""
         return self.bytes >= self.bytes_max
+
+
+_SUMS = ("requests", "messages", "bytes", "replay_rate", "replayed", "failed", "bytes_max", "held_partitions")
+_LARGEST = ("oldest_age_s", "held_age_s", "failed_age_s")
+
+
+def together(states: Sequence[SpoolState]) -> SpoolState:
+    """The state of the spools of several databases."""
+    if len(states) == 1:
+        return states[0]
+    sums = {name: sum([getattr(state, name) for state in states]) for name in _SUMS}
+    largest = {name: max([getattr(state, name) for state in states]) for name in _LARGEST}
+    codes = sorted(set(chain.from_iterable([state.held_codes for state in states])))
+    spooling = any(state.spooling for state in states)
+    return structs.replace(states[0], spooling=spooling, held_codes=codes, **sums, **largest)

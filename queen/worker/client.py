@@ -48,8 +48,15 @@ class _Acked(Struct):
     dlq: bool = False
 
 
-class _Batch(Struct):
+class Batch(Struct):
+    """An answer with messages."""
+
     messages: list[Popped]
+
+
+def passes(status: int) -> bool:
+    """Whether another attempt may not have this status."""
+    return status in _PASSING
 
 
 class Client:
@@ -64,9 +71,10 @@ class Client:
     def __init__(self, url: str | None = None, token: str | None = None, connections: int = 10) -> None:
         secret = token or os.environ.get("QUEEN_TOKEN")
         self.url = url or os.environ.get("QUEEN_URL") or DEFAULT_URL
+        self.headers = {"Authorization": f"Bearer {secret}"} if secret else {}
         self._http = httpx.AsyncClient(
             base_url=self.url,
-            headers={"Authorization": f"Bearer {secret}"} if secret else {},
+            headers=self.headers,
             limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
         )
 
@@ -84,7 +92,7 @@ class Client:
         answer = await self._send(
             "GET", f"/api/v1/pop/queue/{_quoted(queue)}", query | ({"consumerGroup": group} if group else {}), wait_s
         )
-        return msgspec.json.decode(answer.content, type=_Batch).messages if answer.content else []
+        return msgspec.json.decode(answer.content, type=Batch).messages if answer.content else []
 
     async def ack(self, message: Popped, status: str, error: str | None = None) -> bool:
         """Says what has become of a message; whether its lease goes on, so that the next one may be worked on."""
@@ -137,7 +145,7 @@ class Client:
         if answer.is_success or answer.status_code == also:
             return answer
         text = f"{self.url}{path} answered {answer.status_code}: {answer.text[:200]}"
-        raise UnavailableError(text) if answer.status_code in _PASSING else RefusedError(text)
+        raise UnavailableError(text) if passes(answer.status_code) else RefusedError(text)
 
 
 def _quoted(name: str) -> str:

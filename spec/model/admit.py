@@ -37,7 +37,7 @@ from .pop import Claimable, claimable, deliver, matches, subscribe, visible
 from .step import attempt, refusal, step
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 
     from .state import Lane, State
 
@@ -69,17 +69,27 @@ class Violation(AssertionError):  # noqa: N818 - the word of the specification
         self.text = text
 
 
-def admit(state: State, operation: Operation, observed: Outcome, now: float, *, alone: bool = True) -> State:
+def admit(
+    state: State,
+    operation: Operation,
+    observed: Outcome,
+    now: float,
+    *,
+    alone: bool = True,
+    home: Callable[[Lane], Hashable] | None = None,
+) -> State:
     """The state after an operation with this answer of a server.
 
     A pop that is not `alone` runs concurrently with other requests: it may skip partitions that they have locked.
+    `home` says in which of several databases a partition is: then a pop has messages of one database, which it chooses
+    and fills its batch from as if there were no other.
 
     Raises:
         Violation: the answer is not one that the specification allows.
     """
     match operation, observed:
         case Pop(), Popped():
-            return _admit_pop(state, operation, observed, now, alone=alone)
+            return _admit_pop(state, operation, observed, now, alone=alone, home=home)
         case Transaction(), RolledBack():
             return _admit_rollback(state, operation, observed, now)
     after, expected = step(state, operation, now)
@@ -138,7 +148,15 @@ def _broken_ack(expected: AckResult, observed: AckResult) -> str:
     return "G-ACK-4" if expected.noop != observed.noop else "G-DLQ-1"
 
 
-def _admit_pop(state: State, operation: Pop, observed: Popped, now: float, *, alone: bool) -> State:
+def _admit_pop(
+    state: State,
+    operation: Pop,
+    observed: Popped,
+    now: float,
+    *,
+    alone: bool,
+    home: Callable[[Lane], Hashable] | None,
+) -> State:
     state = subscribe(state, operation, now)
     candidates = {candidate.lane: candidate for candidate in claimable(state, operation, now)}
     taken = _by_lane(observed)
@@ -149,10 +167,22 @@ def _admit_pop(state: State, operation: Pop, observed: Popped, now: float, *, al
     choice = {lane: len(deliveries) for lane, deliveries in taken.items()}
     _check_budget(choice, operation)
     if alone:
-        _check_choice(candidates.values(), choice, operation)
+        _check_choice(_beside(candidates.values(), choice, home), choice, operation)
     state, expected = deliver(state, operation, choice, now)
     _check_content(operation, expected, observed)
     return state
+
+
+def _beside(
+    candidates: Collection[Claimable], choice: Mapping[Lane, int], home: Callable[[Lane], Hashable] | None
+) -> Collection[Claimable]:
+    """The partitions that a pop has chosen among: those of one database, or all if it found nothing."""
+    if home is None or not choice:
+        return candidates
+    homes = {home(lane) for lane in choice}
+    if len(homes) > 1:
+        raise Violation("G-POP-1", f"messages of several databases: {choice}")
+    return [candidate for candidate in candidates if home(candidate.lane) in homes]
 
 
 def _by_lane(outcome: Popped) -> dict[Lane, list[Delivery]]:

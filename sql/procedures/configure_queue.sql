@@ -1,8 +1,10 @@
 -- Purpose:   creates a queue, or replaces the options of one that exists; creates its partition Default.
 -- Arguments: the options; null: not set
+--            p_colocate_with  null: as it is; it cannot change (QN008)
 --            p_step  up to so many partitions and cursors, the call itself does what a change requires in them. In a queue
 --                    with more, queen.settle_queue_v1 does that, in pages.
--- Returns:   numbers of the queue and of its partition Default; more: whether there are pages to do.
+-- Returns:   numbers of the queue and of its partition Default; more: whether there are pages to do. One of several
+--            databases makes no partition, and answers null if it does not have it.
 -- Locks:     the queue row; then as queen.settle.
 -- Writes:    queues, partitions, partition_locks, partition_consumers, push_options (when encryption or maximum size
 --            change), queue_sizes, pending_configurations.
@@ -12,7 +14,7 @@ CREATE OR REPLACE FUNCTION queen.configure_queue_v1(
     p_delayed_processing int, p_window_buffer int, p_dead_letter_queue bool, p_dlq_after_max_retries bool,
     p_retention_enabled bool, p_retention_seconds int, p_completed_retention_seconds int, p_ttl int,
     p_max_wait_time_seconds int, p_max_size int, p_encryption_enabled bool,
-    p_step int, p_sql_push bool DEFAULT true,
+    p_step int, p_sql_push bool DEFAULT true, p_colocate_with text DEFAULT NULL,
     OUT queue_id bigint, OUT part_id bigint, OUT more bool
 )
 LANGUAGE plpgsql
@@ -27,16 +29,19 @@ DECLARE
     v_page record;
 BEGIN
     SELECT * INTO v_old FROM queen.queues AS q WHERE q.name = p_queue FOR NO KEY UPDATE;
+    IF v_old.id IS NOT NULL AND p_colocate_with <> coalesce(v_old.colocate_with, p_queue) THEN
+        RAISE EXCEPTION 'queue % has another place for its partitions', p_queue USING ERRCODE = 'QN008';
+    END IF;
     INSERT INTO queen.queues AS q (
         name, namespace, task, priority, lease_time, retry_limit, retry_delay, delayed_processing, window_buffer,
         dead_letter_queue, dlq_after_max_retries, retention_enabled, retention_seconds, completed_retention_seconds, ttl,
-        max_wait_time_seconds, max_size, encryption_enabled, ever_encrypted, sql_push
+        max_wait_time_seconds, max_size, encryption_enabled, ever_encrypted, sql_push, colocate_with
     )
     VALUES (
         p_queue, p_namespace, p_task, p_priority, p_lease_time, p_retry_limit, p_retry_delay, p_delayed_processing,
         p_window_buffer, p_dead_letter_queue, p_dlq_after_max_retries, p_retention_enabled, p_retention_seconds,
         p_completed_retention_seconds, p_ttl, p_max_wait_time_seconds, p_max_size, p_encryption_enabled,
-        p_encryption_enabled, p_sql_push
+        p_encryption_enabled, p_sql_push, p_colocate_with
     )
     ON CONFLICT (name) DO UPDATE SET
         namespace = excluded.namespace, task = excluded.task, priority = excluded.priority,
@@ -66,8 +71,10 @@ BEGIN
         PERFORM queen.settle(queue_id, v_page.part_ids, v_pushes, v_waits, v_forgets);
     END IF;
     -- Last of all, because every other change of such options waits for this row.
-    PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
-    IF v_pushes OR coalesce(v_old.max_size, 0) <> p_max_size THEN
+    IF NOT EXISTS (SELECT FROM queen.shard_list) THEN
+        PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
+    END IF;
+    IF v_pushes OR coalesce(v_old.max_size, 0) <> p_max_size OR (v_old.id IS NULL AND p_colocate_with IS NOT NULL) THEN
         UPDATE queen.push_options SET version = version + 1 WHERE id;
     END IF;
     SELECT p.id INTO part_id FROM queen.partitions AS p

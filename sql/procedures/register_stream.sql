@@ -48,3 +48,21 @@ BEGIN
     WHERE s.id = register_stream_v1.stream_id;
 END $$;
 COMMENT ON FUNCTION queen.register_stream_v1 IS 'Creates a stream, or finds it by its name.';
+
+-- Purpose:   the same for one of several databases, after the first one has given the number.
+-- Arguments: p_stream: the number; the others as of queen.register_stream_v1
+CREATE OR REPLACE FUNCTION queen.register_stream_as_v1(
+    p_stream bigint, p_name text, p_source text, p_sink text, p_hash text, p_reset bool, p_step int,
+    OUT stream_id bigint, OUT fresh bool, OUT conflict bool, OUT more bool
+)
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    INSERT INTO queen.streams (id, name, source_queue, sink_queue, config_hash, created_at, registered_at)
+    OVERRIDING SYSTEM VALUE
+    VALUES (p_stream, p_name, p_source, p_sink, p_hash, queen.clock(), queen.clock())
+    ON CONFLICT DO NOTHING;
+    SELECT r.stream_id, r.fresh, r.conflict, r.more INTO stream_id, fresh, conflict, more
+    FROM queen.register_stream_v1(p_name, p_source, p_sink, p_hash, p_reset, p_step) AS r;
+END $$;
+COMMENT ON FUNCTION queen.register_stream_as_v1 IS 'Creates a stream with a given number, or finds it by its name.';

@@ -3,6 +3,7 @@
 -- Returns:   one row per element: ord from 1, queue_id and part_id (null: unknown, and p_create is false).
 -- Locks:     queue rows FOR SHARE while partitions are made, so that a group that is subscribing (FOR UPDATE) either
 --            sees the partition or is seen by it.
+-- Errors:    QN006: a partition that is to be made belongs to another shard (ADR 68).
 -- Writes:    queues, partitions, partition_locks, partition_consumers.
 -- Plans:     ADR 38 says why = ANY(ARRAY[x]).
 CREATE OR REPLACE FUNCTION queen.resolve_partitions_v1(p_queue text[], p_partition text[], p_create bool)
@@ -49,8 +50,19 @@ LANGUAGE plpgsql
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
+DECLARE
+    v_foreign record;
 BEGIN
     PERFORM 1 FROM queen.queues AS q WHERE q.name = ANY(p_queue) ORDER BY q.id FOR SHARE;
+    SELECT u.queue, u.partition INTO v_foreign FROM unnest(p_queue, p_partition) AS u (queue, partition)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id
+        WHERE q.name = ANY(ARRAY[u.queue]) AND p.name = u.partition OFFSET 0
+    ) AND NOT queen.is_home(u.queue, u.partition) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'partition % of queue % belongs to another shard', v_foreign.partition, v_foreign.queue
+            USING ERRCODE = 'QN006', HINT = 'Servers of an installation with several databases need DATABASE_URLS.';
+    END IF;
     WITH made AS (
         INSERT INTO queen.partitions (queue_id, name, created_at)
         SELECT q.id, u.name, queen.clock()

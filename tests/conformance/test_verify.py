@@ -27,7 +27,7 @@ from tests.support.verifying import LIMIT_S, command, verify
 #: The module, whose name in its package is its function.
 RUNS = sys.modules[run.__module__]
 #: Promises that the suite can see only with more than a URL.
-ELSEWHERE = {"SEC", "SPOOL", "SMQ", "OUT", "PAUSE", "SQL", "SQS", "TIM"}
+ELSEWHERE = {"SEC", "SPOOL", "SMQ", "OUT", "PAUSE", "SHARD", "SQL", "SQS", "TIM"}
 #: What the interface of Queen's clients alone cannot show, what takes the interval of a service, or what only this
 #: server has: its own tests check it.
 BESIDE = {

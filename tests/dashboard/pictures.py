@@ -85,12 +85,14 @@ async def _load(url: str) -> None:
                 tasks.create_task(_consume(http, chance, queue, group))
 
 
-async def _take(browser: Browser, address: str, title: str, path: Path, width: int, scheme: str) -> None:
+async def _take(
+    browser: Browser, address: str, title: str, chart: str, path: Path, width: int = 1280, scheme: str = "light"
+) -> None:
     page = await browser.new_page(viewport={"width": width, "height": _HEIGHT}, color_scheme=scheme)
     await page.goto(address)
     await expect(page.get_by_role("heading", level=1, name=title, exact=True)).to_be_visible()
     # A chart with data says so in its name.
-    await expect(page.get_by_role("img", name=re.compile(r"^Messages per second\. Pushed"))).to_be_visible()
+    await expect(page.get_by_role("img", name=re.compile(f"^{chart}"))).to_be_visible()
     await page.screenshot(path=path)
     await page.close()
 
@@ -99,8 +101,10 @@ async def _pictures(url: str, folder: Path) -> None:
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=ensure_browser(), args=options)
-        await _take(browser, f"{url}/#/", "Overview", folder / "dashboard-overview.png", 1280, "light")
-        await _take(browser, f"{url}/#/queues/orders", "orders", folder / "dashboard-queue.png", 390, "dark")
+        rates = r"Messages per second\. Pushed"
+        await _take(browser, f"{url}/#/", "Overview", rates, folder / "dashboard-overview.png")
+        await _take(browser, f"{url}/#/queues/orders", "orders", rates, folder / "dashboard-queue.png", 390, "dark")
+        await _take(browser, f"{url}/#/system", "System", "CPU of all workers.* User", folder / "dashboard-system.png")
         await browser.close()
 
 

@@ -13,8 +13,8 @@ from tests.support.processes import Server
 
 PAGES = {
     "overview": "Overview", "queues": "Queues", "messages": "Messages", "dead-letters": "Dead letters",
-    "groups": "Consumer groups", "traces": "Traces", "sqs": "SQS queues", "system": "System",
-    "maintenance": "Maintenance",
+    "groups": "Consumer groups", "traces": "Traces", "sqs": "SQS queues", "simple": "simple-mq",
+    "system": "System", "maintenance": "Maintenance",
 }  # fmt: skip
 
 
@@ -419,7 +419,16 @@ def test_traces_are_a_timeline_that_the_keyboard_reaches(screen: Screen, produce
     for message in producer.pop(queue, "g"):
         for event in ("received", "charged", "shipped"):
             producer.trace(message, event, name)
+    producer.trace(message, "other", f"other {queue}")
     screen.open("traces", title="Traces")
+    screen.page.get_by_label("Search").fill(f"ORDER / {queue}")
+    expect(screen.page.locator("tbody tr")).to_have_count(1)
+    screen.page.get_by_label("Search").fill(f"nothing {queue}")
+    expect(screen.page.get_by_text("No trace names found")).to_be_visible()
+    expect(screen.page.get_by_role("link", name=f"the trace named nothing {queue}")).to_be_visible()
+    screen.page.get_by_label("Search").fill(f"ORDER / {queue}")
+    screen.page.reload()
+    assert screen.fits()
     screen.page.get_by_role("link", name=name, exact=True).click()
     expect(screen.page.get_by_role("heading", level=1)).to_have_text(f"Trace {name}")
     lanes = screen.page.get_by_role("group", name="Traces over time")
@@ -444,6 +453,51 @@ def test_the_system_shows_workers_engine_and_postgresql(screen: Screen, producer
     workers = screen.page.get_by_role("region", name="Workers seen in the last 5 minutes")
     expect(workers.get_by_role("row")).to_have_count(3)
     assert screen.fits()
+
+
+def test_the_system_says_first_what_is_wrong(screen: Screen, producer: Producer) -> None:
+    screen.open("system", title="System")
+    state = screen.page.locator(".view > [role=status]")
+    expect(state.get_by_role("heading", name="Nothing is wrong")).to_be_visible()
+    try:
+        producer.call("POST", "/api/v1/system/maintenance/pop", {"enabled": True})
+        screen.button("Refresh").click()
+        expect(state.get_by_role("heading", name="One thing needs attention")).to_be_visible()
+        point = state.get_by_role("listitem").filter(has_text="Pops are paused, because somebody switched that on")
+        expect(point).to_contain_text("warning")
+        assert screen.fits()
+        point.get_by_role("link", name="Maintenance").click()
+        expect(screen.page.get_by_role("heading", level=1, name="Maintenance")).to_be_visible()
+    finally:
+        producer.call("POST", "/api/v1/system/maintenance/pop", {"enabled": False})
+
+
+def test_the_system_names_each_condition_worst_first(open_screen: OpenScreen, server: Server) -> None:
+    """What an installation in trouble would answer."""
+    metrics = (
+        "queen_database_up 0\nqueen_spool_active 1\nqueen_spool_bytes 90\nqueen_spool_bytes_max 100\n"
+        "queen_spool_failed_files 2\nqueen_outbox_oldest_age_seconds 99\nqueen_statistics_age_seconds 900\n"
+        'queen_engine_jobs_refused_total{kind="push"} '
+    )
+    screen = open_screen(server)
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=200, content_type="text/plain", body=f"{metrics}{5 * len(asked)}\n")
+
+    screen.page.route("**/metrics/prometheus?*", answer)
+    screen.page.route("**/postgres-stats", lambda route: route.fulfill(status=503, json={"error": "no database"}))
+    screen.open("system", title="System")
+    points = screen.page.locator(".state li")
+    expect(points).to_have_count(5)
+    screen.button("Refresh").click()
+    expect(points).to_have_count(6)
+    expect(points.first).to_contain_text("PostgreSQL does not answer")
+    expect(points.filter(has_text="5 requests were refused since this page is open")).to_contain_text("critical")
+    assert points.get_by_text("critical").count() == 4
+    expect(points.last).to_contain_text("warning")
+    expect(screen.page.locator(".problem")).to_have_text("no database")
 
 
 def test_pops_are_switched_off_and_on(screen: Screen) -> None:

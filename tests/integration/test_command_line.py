@@ -21,6 +21,7 @@ from tests.support.processes import PATIENCE_S, PYTHON, ROOT, Server, clean_envi
 VERBS = {
     "list", "show", "create", "configure", "delete", "pause", "resume", "replay", "purge", "retry", "discard", "cancel",
     "fire", "start", "stop", "use", "restore", "reset", "rotate", "build", "archive", "watch",
+    "add", "drain", "retire",  # a database
     "send", "receive", "peek", "ack",  # messages of SQS
     "consumers",  # of a group: those that are connected
 }  # fmt: skip
@@ -286,7 +287,9 @@ def test_a_message_and_its_traces_are_shown(queen: Client, queue: str) -> None:
     assert queen.json("message", "show", *place)["transactionId"] == "order 1"
     assert "boiled" in queen.text("traces", "show", queue)
     assert queen.json("trace", "show", *place)[0]["data"] == {"step": "boiled"}
-    assert re.search(rf"^{queue} +1 +1 ", queen.text("traces", "list"), re.MULTILINE)
+    for search in (queue, queue[-6:].upper()):
+        assert re.search(rf"^{queue} +1 +1 ", queen.text("traces", "list", "--search", search), re.MULTILINE)
+    assert queen.json("traces", "list", "--search", f"{queue}?") == []
     assert "--yes" in queen.refusal(2, "messages", "delete", *place)
     assert queen.text("messages", "delete", *place, "-y") == "order 1 deleted\n"
     advice = "it is deleted, or `queen tail QUEUE --json` has its ids"

@@ -90,6 +90,25 @@ async def test_names_are_listed_latest_first_with_their_counts(api: Api, queue: 
     assert found["total"] >= 2
 
 
+async def test_names_are_searched_by_a_part_and_paged(api: Api, queue: str) -> None:
+    [x] = await pushed(api, queue, "x")
+    for name in ("ä-Checkout%1", "ä-checkout_2", "other"):
+        await record(api, x, 1, traceNames=[f"{queue}-{name}"])
+
+    async def names(**parameters: Any) -> tuple[list[str], int]:
+        found = await get(api, "names", **parameters)
+        return [n["trace_name"].removeprefix(f"{queue}-") for n in found["trace_names"]], found["total"]
+
+    search = f"{queue}-ä-CHECK"
+    assert await names(search=search) == (["ä-checkout_2", "ä-Checkout%1"], 2)
+    assert await names(search=search, limit=1, offset=1) == (["ä-Checkout%1"], 2)
+    assert await names(search=f"{queue}-ä-checkout%") == (["ä-Checkout%1"], 1), "no character is a wildcard"
+    assert await names(search=f"{queue}-nothing") == ([], 0)
+    for bad in ("x" * 256, "\0"):
+        answer = await api.http.get("/api/v1/traces/names", params={"search": bad})
+        assert (answer.status_code, "search" in answer.text) == (400, True), bad
+
+
 async def test_an_unknown_message_has_no_traces_and_gets_none(api: Api, queue: str) -> None:
     [message] = await pushed(api, queue, "x")
     assert await get(api, f"{message['partitionId']}/nope") == {"traces": []}

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from queen.worker import Client, Message, Next, RefusedError, Reject, Retry, Worker, run, tracing
+from queen.worker import Client, Message, Next, RefusedError, Reject, Retry, SocketClient, Worker, run, tracing
 from tests.support.api import Api
+from tests.support.chaos.proxy import Proxy
 from tests.support.clock import eventually
 from tests.support.processes import PATIENCE_S, PYTHON, ROOT, Server, clean_environment, free_port
 from tests.support.processes import run as command
@@ -30,11 +32,19 @@ class Mail(msgspec.Struct):
     to: str
 
 
+Working = Callable[[Server, Worker], AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture(params=["http", "websocket"])
+def working(request: pytest.FixtureRequest) -> Working:
+    """The worker at work over either, for a block."""
+    return partial(_working, request.param == "websocket")
+
+
 @asynccontextmanager
-async def working(server: Server, worker: Worker) -> AsyncIterator[Client]:
-    """The worker at work, for a block."""
-    stop = asyncio.Event()
-    async with Client(f"http://127.0.0.1:{server.port}") as client:
+async def _working(websocket: bool, server: Server, worker: Worker) -> AsyncIterator[Client]:
+    stop, url = asyncio.Event(), f"http://127.0.0.1:{server.port}"
+    async with SocketClient(worker, stop, url) if websocket else Client(url) as client:
         it = asyncio.create_task(run(worker, client, stop))
         try:
             yield client
@@ -43,8 +53,11 @@ async def working(server: Server, worker: Worker) -> AsyncIterator[Client]:
             await asyncio.wait_for(it, PATIENCE_S)
 
 
-async def test_sync_and_async_functions_get_payloads_in_their_type(server: Server, queue: str) -> None:
-    worker, seen = Worker(), []
+async def test_sync_and_async_functions_get_payloads_in_their_type(
+    working: Working, server: Server, queue: str
+) -> None:
+    worker = Worker()
+    seen: list[tuple[object, ...]] = []
 
     @worker.task(queue=f"{queue}-a")
     async def send(mail: Mail, message: Message) -> None:
@@ -68,7 +81,9 @@ async def _when(condition: bool) -> bool:
     return condition
 
 
-async def test_failures_are_repeated_and_then_dead_letters(server: Server, api: Api, queue: str) -> None:
+async def test_failures_are_repeated_and_then_dead_letters(
+    working: Working, server: Server, api: Api, queue: str
+) -> None:
     worker, calls, done = Worker(), Counter[Any](), []
 
     @worker.task(queue=queue, retries=2)
@@ -98,7 +113,9 @@ async def test_failures_are_repeated_and_then_dead_letters(server: Server, api: 
     assert (options["retryLimit"], options["leaseTime"]) == (2, 77)
 
 
-async def test_partitions_go_on_together_and_each_in_order(server: Server, api: Api, queue: str) -> None:
+async def test_partitions_go_on_together_and_each_in_order(
+    working: Working, server: Server, api: Api, queue: str
+) -> None:
     worker, seen, both = Worker(), [], asyncio.Barrier(2)
 
     @worker.task(queue=queue, concurrency=2)
@@ -115,7 +132,9 @@ async def test_partitions_go_on_together_and_each_in_order(server: Server, api: 
         assert [number for name, number in seen if name == partition] == list(range(20))
 
 
-async def test_a_lease_is_extended_while_a_function_runs(server: Server, api: Api, queue: str) -> None:
+async def test_a_lease_is_extended_while_a_function_runs(
+    working: Working, server: Server, api: Api, queue: str
+) -> None:
     worker, calls, gate = Worker(), [], asyncio.Event()
 
     @worker.task(queue=queue, lease_s=1, concurrency=2)
@@ -132,7 +151,7 @@ async def test_a_lease_is_extended_while_a_function_runs(server: Server, api: Ap
     assert calls == [1]
 
 
-async def test_middleware_surrounds_each_call(server: Server, api: Api, queue: str) -> None:
+async def test_middleware_surrounds_each_call(working: Working, server: Server, api: Api, queue: str) -> None:
     seen = []
 
     def named(name: str) -> Any:
@@ -173,16 +192,46 @@ async def test_a_span_is_linked_to_the_push(server: Server, queue: str) -> None:
     assert [format(link.context.trace_id, "032x") for link in span.links] == [context.split("-")[1]]
 
 
-async def test_what_a_server_refuses_ends_it(server: Server, queue: str) -> None:
-    worker = Worker()
+@pytest.mark.parametrize("websocket", [False, True])
+async def test_what_a_server_refuses_ends_it(server: Server, queue: str, websocket: bool) -> None:
+    worker, stop, url = Worker(), asyncio.Event(), f"http://127.0.0.1:{server.port}"
 
     @worker.task(queue=queue, lease_s=2**31)
     async def handle(_payload: object) -> None:
         """Never called."""
 
-    async with Client(f"http://127.0.0.1:{server.port}") as client:
+    async with SocketClient(worker, stop, url) if websocket else Client(url) as client:
         with pytest.raises(RefusedError, match="answered 400"):
-            await asyncio.wait_for(run(worker, client, asyncio.Event()), PATIENCE_S)
+            await asyncio.wait_for(run(worker, client, stop), PATIENCE_S)
+
+
+async def test_a_worker_connects_again_and_its_messages_come_again(server: Server, api: Api, queue: str) -> None:
+    """The end of a socket ends its leases: what was being worked on is delivered again at once."""
+    worker, stop, gate = Worker(), asyncio.Event(), asyncio.Event()
+    calls = Counter[int]()
+
+    @worker.task(queue=queue, concurrency=2)
+    async def handle(number: int) -> None:
+        calls[number] += 1
+        if calls[1] == 1:
+            await gate.wait()
+
+    await api.push(queue, 1, 2)
+    proxy = Proxy(lambda: asyncio.open_connection("127.0.0.1", server.port), 0)
+    await proxy.start()
+    async with SocketClient(worker, stop, f"http://127.0.0.1:{proxy.port}") as client:
+        it = asyncio.create_task(run(worker, client, stop))
+        await eventually(lambda: _when(calls[1] == 1), "the first delivery", PATIENCE_S)
+        proxy.reset()
+        await eventually(lambda: _when(calls[1] == 2 and calls[2] == 1), "the second one", PATIENCE_S)
+        gate.set()
+        await api.push(queue, 3)
+        await eventually(lambda: _when(calls[3] == 1), "what comes later", PATIENCE_S)
+        stop.set()
+        await asyncio.wait_for(it, PATIENCE_S)
+    await proxy.stop()
+    assert calls == {1: 2, 2: 1, 3: 1}
+    assert (await api.pop(queue)).data == []
 
 
 def test_a_declaration_that_cannot_work_is_refused() -> None:
@@ -235,14 +284,15 @@ def slow(number: int) -> None:
 """
 
 
+@pytest.mark.parametrize("options", [[], ["--websocket"]])
 async def test_queen_worker_finishes_what_it_works_on_and_releases_the_rest(
-    server: Server, api: Api, queue: str, tmp_path: Path
+    server: Server, api: Api, queue: str, tmp_path: Path, options: list[str]
 ) -> None:
     (tmp_path / "shop.py").write_text(PROGRAM.format(queue=queue))
     await api.push(queue, 1, 2, 3)
     environment = clean_environment(QUEEN_URL=f"http://127.0.0.1:{server.port}", PYTHONPATH=str(ROOT))
     with subprocess.Popen(  # noqa: ASYNC220 - its start does not wait
-        [*PYTHON, "worker", "shop:worker"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        [*PYTHON, "worker", "shop:worker", *options], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     ) as process:
         await eventually(lambda: _when((tmp_path / "begun-1").exists()), "the first message", PATIENCE_S)
         process.send_signal(signal.SIGTERM)

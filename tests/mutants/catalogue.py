@@ -5,6 +5,7 @@ Those of simple-mq are in `simple_mq.py`.
 
 from spec.guarantees import GUARANTEES
 from tests.mutants.mutant import Mutant, mutant
+from tests.mutants.shards import SHARDS
 from tests.mutants.simple_mq import SIMPLE_MQ
 from tests.mutants.sqs import SQS
 
@@ -788,13 +789,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-5", "a record that is refused vanishes",
-        (REPLAY, "            await self._store.set_aside(shard, units[0], units[0].batches, str(problem))\n            await self._store.skip", "            await self._store.skip"),
+        (REPLAY, "            await self.store.set_aside(lane, units[0], units[0].batches, str(problem))\n            await self.store.skip", "            await self.store.skip"),
         tests=SPOOL_ON_A_DISK,
     ),
     _engine(
         "G-SPOOL-6", "the spool never ends",
         (SPOOL, "        self.set_flag(SPOOLING, False)\n", ""),
-        tests="tests/integration/test_spool.py::test_maintenance_spools_in_every_worker_and_instance_until_it_ends",
+        tests="tests/integration/spool/test_spool.py::test_maintenance_spools_in_every_worker_and_instance_until_it_ends",
     ),
     _engine(
         "G-SPOOL-7", "the youngest file of the spool is replayed first",
@@ -803,8 +804,8 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-7", "a request with two partitions goes to the lane of the first",
-        ("queen/engine/replay_shards.py", "        groups.join(each)\n", "        pass\n"),
-        tests="tests/property/test_replay_shards.py",
+        ("queen/engine/replay_lanes.py", "        groups.join(each)\n", "        pass\n"),
+        tests="tests/property/test_replay_lanes.py",
     ),
     _engine(
         "G-SPOOL-8", "PostgreSQL counts as down after three seconds of silence",
@@ -813,13 +814,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _engine(
         "G-SPOOL-9", "a request is held back without making sure that it can no longer be stored from where it was",
-        ("queen/engine/shard_store.py", "        if batch.fenced:\n            return None\n", "        if True:\n            return None\n"),
-        ("queen/engine/replay_shards.py", "return ~self.begin if self.fenced else self.begin", "return self.begin"),
+        ("queen/engine/lane_store.py", "        if batch.fenced:\n            return None\n", "        if True:\n            return None\n"),
+        ("queen/engine/replay_lanes.py", "return ~self.begin if self.fenced else self.begin", "return self.begin"),
         tests=SPOOL_CRASHES,
     ),
     _engine(
         "G-SPOOL-9", "a request that is too slow stops the replay",
-        (REPLAY, "            return await self._hold_back(shard, batch, problem)\n", "            raise\n"),
+        (REPLAY, "            return await self._hold_back(lane, batch, problem)\n", "            raise\n"),
         tests="tests/property/test_spool.py",
     ),
     _engine(
@@ -1107,6 +1108,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     *SIMPLE_MQ,
     *SQS,
+    *SHARDS,
 )  # fmt: skip
 
 

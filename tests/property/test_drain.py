@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given, settings
@@ -118,6 +119,7 @@ class Harness:
             pop_maintenance=False,
             unfinished=set(),
             rules=Rules(30, 5),
+            new_lease=uuid4,
         )
         table = {kind: JobSpec(database.handler(kind)) for kind in HOT}
         popping = database.handler(JobType.POP) if log is None else log.pop

@@ -19,9 +19,8 @@ class _Homebody:
     def assembly(self) -> Assemble:
         async def assemble(_answer: Any) -> Assembled:
             self.note()
-            return Assembled(
-                SimpleNamespace(accept=self.note, release_waiters=self.note, stop=self.end), self.note, self.end
-            )
+            engine = SimpleNamespace(accept=self.note, release_waiters=self.note, stop=self.end)
+            return Assembled(engine, SimpleNamespace(), self.note, self.end)
 
         return assemble
 

@@ -33,6 +33,7 @@ VALUES = {
     "JWT_ALGORITHM": "EdDSA", "JWT_JWKS_URL": "https://a/keys", "JWT_SKIP_PATHS": "/a/,/",
     "DEFAULT_SUBSCRIPTION_MODE": "new", "QUEEN_PRESET": "low-latency",
     "QUEEN_SQS_KEYS": "key:secret/123+:admin, k2:secret-two:read-only", "QUEEN_SQS_ACCOUNT": "123456789012",
+    "DATABASE_URLS": "a=postgresql://h/x b=postgres://i/y",
 }  # fmt: skip
 
 #: What they are read as, where that is not the text itself.
@@ -43,6 +44,7 @@ READ = {
     "QUEEN_CORS_ORIGINS": ("https://a", "http://b:1"),
     "QUEEN_HOSTS": ("a.example", "b"),
     "JWT_SKIP_PATHS": ("/a", "/"),
+    "DATABASE_URLS": (("a", "postgresql://h/x"), ("b", "postgres://i/y")),
     "QUEEN_SQS_KEYS": (("key", "secret/123+", "admin"), ("k2", "secret-two", "read-only")),
 }
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queen.core.errors import OutcomeUnknownError, SettingError, SpoolError, SpoolFullError, TooSlowError
-from queen.engine.held_back import HeldBack, HeldShard
-from queen.engine.replay_shards import Shard, Unit
+from queen.engine.held_back import HeldBack, HeldLane
+from queen.engine.replay_lanes import Lane, Unit
 from queen.spool.format import (
     Damage,
     Header,
@@ -404,7 +404,7 @@ async def test_only_the_partitions_of_a_slow_request_are_held_back(folder: Simul
 
 def test_lock_makes_no_limit_longer_and_slowness_does_up_to_an_hour() -> None:
     unit = Unit(0, Record(uuid4(), None, 1.0, [spool_request(push_of("p", [1]))]), spool_request(push_of("p", [1])))
-    held = HeldShard(Shard("000000000001.held", read_file(b""), uuid4(), [unit]))
+    held = HeldLane(Lane("000000000001.held", read_file(b""), uuid4(), [unit]))
     for _ in range(50):
         held.fail(TooSlowError("simulated", lock=True), 0.0)
         assert (held.limit_s, held.due_at <= 60) == (1.0, True)
@@ -423,7 +423,7 @@ def backlog_of(names: Sequence[Sequence[str]]) -> HeldBack:
     for number, partitions in enumerate(names):
         batches = spool_request(joined([push_of(name, [1]) for name in partitions]))
         unit = Unit(number, Record(uuid4(), None, 1.0, [batches]), batches)
-        lanes.append(Shard("000000000001.held", read_file(b""), uuid4(), [unit]))
+        lanes.append(Lane("000000000001.held", read_file(b""), uuid4(), [unit]))
     backlog.add("000000000001.held", lanes, {}, 1.0)
     return backlog
 

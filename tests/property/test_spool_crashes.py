@@ -8,9 +8,9 @@ import pytest
 
 from queen.core.limits import REPLAY_LANES
 from queen.engine import replay
-from queen.engine.held_back import HeldShard
-from queen.engine.replay_shards import Batch
-from queen.engine.shard_store import ShardStore
+from queen.engine.held_back import HeldLane
+from queen.engine.lane_store import LaneStore
+from queen.engine.replay_lanes import Batch
 from queen.spool.spool import Spool
 from spec.guarantees import Level, checks
 from tests.support.simulated_folder import SimulatedFolder
@@ -94,7 +94,7 @@ def _removed_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _dealt_out_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     """The requests of a partition go to all lanes."""
-    monkeypatch.setattr(replay, "shards_of", lambda units: [units[lane::REPLAY_LANES] for lane in range(REPLAY_LANES)])
+    monkeypatch.setattr(replay, "lanes_of", lambda units: [units[lane::REPLAY_LANES] for lane in range(REPLAY_LANES)])
 
 
 def _without_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +108,7 @@ def _without_fence(monkeypatch: pytest.MonkeyPatch) -> None:
     async def no_fence(*_: Any) -> None:
         return None
 
-    monkeypatch.setattr(ShardStore, "fence", no_fence)
+    monkeypatch.setattr(LaneStore, "fence", no_fence)
     monkeypatch.setattr(Batch, "position", property(lambda self: self.begin))
 
 
@@ -124,7 +124,7 @@ def _tried_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _let_go_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A partition is let go when its first request is stored."""
-    monkeypatch.setattr(HeldShard, "over", property(lambda self: self.done > 0))
+    monkeypatch.setattr(HeldLane, "over", property(lambda self: self.done > 0))
 
 
 @pytest.mark.parametrize("fault", [_without_fence, _without_the_list, _tried_too_early, _let_go_too_early])

@@ -33,10 +33,11 @@ class Waiting(RuleBasedStateMachine):
     """Pops come, are checked, find something or not, give up; time passes."""
 
     loop: asyncio.AbstractEventLoop
+    linger_s = 0.0
 
     def __init__(self) -> None:
         super().__init__()
-        self.waiters = Waiters(100, 1000)
+        self.waiters = Waiters(100, 1000, linger_s=self.linger_s)
         self.now = 1000.0
         self.parked: list[Job] = []
         self.out: list[Job] = []
@@ -183,10 +184,40 @@ class Waiting(RuleBasedStateMachine):
             assert event <= self.now + 1.0, "a lost notification costs a second at most"
 
 
+class Lingering(Waiting):
+    """The same, if wait lists stay for a while, as with several databases."""
+
+    linger_s = 2.0
+
+
 @checks("G-WAIT-1", level=Level.MODEL)
-def test_waiters_under_random_programs(loop: asyncio.AbstractEventLoop) -> None:
+@pytest.mark.parametrize("machine", [Waiting, Lingering])
+def test_waiters_under_random_programs(loop: asyncio.AbstractEventLoop, machine: type[Waiting]) -> None:
     Waiting.loop = loop
-    run_state_machine_as_test(Waiting, settings=settings(max_examples=200, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=200, deadline=None))
+
+
+def test_a_place_that_lingers_stays_empty_until_a_notification_or_its_end(loop: asyncio.AbstractEventLoop) -> None:
+    said: list[bool] = []
+    waiters, pop = Waiters(100, 1000, waiting=said.append, linger_s=2.0), Pop("q")
+
+    def look(now: float) -> None:
+        job = Job(JobType.POP, pop, loop.create_future())
+        job.deadline = 100.0
+        waiters.begin(job)
+        waiters.note_empty(pop, now, inf)
+        waiters.park(job, now, inf)
+        waiters.cancel(job)
+
+    look(0.0)
+    assert waiters.ready_at_if_empty(pop, 1.9) == inf
+    waiters.wake("q", 1)
+    assert waiters.ready_at_if_empty(pop, 1.9) is None
+    look(2.0)
+    waiters.due(3.9)
+    assert (waiters.wait_lists, said) == (1, [True])
+    waiters.due(4.0)
+    assert (waiters.wait_lists, said) == (0, [True, False])
 
 
 @checks("G-WAIT-1", level=Level.MODEL)

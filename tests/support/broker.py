@@ -292,8 +292,7 @@ class Broker:
         raise AssertionError(operation)
 
     async def _key(self, operation: model.DeleteMessage | model.GiveUp) -> MessageKey:
-        name = [(operation.queue, operation.partition)]
-        [(_queue_id, part_id)] = await self._context.database.resolve_partitions(name, create=False)
+        part_id = await self._part_id(operation.queue, operation.partition)
         number = part_id if part_id is not None else 2**47
         chosen = operation.transaction_id
         return MessageKey(

@@ -18,8 +18,8 @@ from uuid import UUID, uuid4
 from msgspec import structs
 
 import queen.engine.failover
+import queen.engine.lane_store
 import queen.engine.replay
-import queen.engine.shard_store
 from queen.core.errors import DatabaseUnavailableError, DataRejectedError, OutcomeUnknownError, SpoolError, TooSlowError
 from queen.core.limits import REPLAY_CALL_S
 from queen.engine.context import Context, ignore_notification
@@ -345,7 +345,7 @@ class World:
 
     async def _replay(self, work: Any) -> None:
         self.postgres.meanwhile = self.push_beside_the_replay
-        modules = queen.engine.replay, queen.engine.shard_store, queen.engine.failover
+        modules = queen.engine.replay, queen.engine.lane_store, queen.engine.failover
         try:
             with contextlib.ExitStack() as stack:
                 for module in modules:

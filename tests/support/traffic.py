@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -149,10 +149,15 @@ class Traffic:
             while not everything <= self.journal.completed.keys():
                 await asyncio.sleep(0.05)
 
-    async def run(self, disturb: Callable[[], Awaitable[None]], producers: int = 4, consumers: int = 3) -> None:
+    async def run(
+        self,
+        disturb: Callable[[], Awaitable[None]],
+        partitions: Sequence[str] = ("p0", "p1", "p2", "p3"),
+        consumers: int = 3,
+    ) -> None:
         """Keeps it running while ``disturb`` does its work, and until all that was stored is completed."""
         async with asyncio.TaskGroup() as group:
-            producing = [group.create_task(self.produce(f"p{number}")) for number in range(producers)]
+            producing = [group.create_task(self.produce(partition)) for partition in partitions]
             # One works message by message: for that one the server prefetches.
             shapes = ["batch=1", *["batch=20&partitions=3"] * (consumers - 1)]
             consuming = [group.create_task(self.consume(shape)) for shape in shapes]
@@ -166,15 +171,9 @@ class Traffic:
             self.stop_consuming.set()
             await asyncio.gather(*consuming)
 
-    async def judge(self, dsn: str) -> None:
+    async def judge(self, *dsns: str) -> None:
         """Compares what the clients were told with what is stored: nothing lost, doubled, reordered, or come again."""
-        connection = await asyncpg.connect(dsn)
-        rows = await connection.fetch(
-            "SELECT partition, off, transaction_id, payload::text::int AS number FROM queen.messages WHERE queue = $1"
-            " ORDER BY partition, off",
-            self.queue,
-        )
-        await connection.close()
+        rows = [row for dsn in dsns for row in await self._stored(dsn)]
         print(f"{len(rows)} messages, answers beside the usual: {dict(self.journal.statuses)}")
         stored: dict[str, list[Any]] = defaultdict(list)
         for row in rows:
@@ -186,3 +185,14 @@ class Traffic:
             texts = [row["transaction_id"] for row in log]
             assert texts[: len(answered)] == answered, "what was answered is not what is stored"
         assert self.journal.redelivered == [], "completed messages came again"
+
+    async def _stored(self, dsn: str) -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return await connection.fetch(
+                "SELECT partition, off, transaction_id, payload::text::int AS number FROM queen.messages"
+                " WHERE queue = $1 ORDER BY partition, off",
+                self.queue,
+            )
+        finally:
+            await connection.close()

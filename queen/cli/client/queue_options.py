@@ -32,6 +32,7 @@ _SWITCHES = {
 _TEXTS = {
     "namespace": "Label by which queues can be listed and popped.",
     "task": "A second label of this kind.",
+    "colocateWith": "Queue whose partitions of the same names are in the same database, of several.",
 }
 _ALL: Mapping[type, Mapping[str, str]] = {int: _NUMBERS, bool: _SWITCHES, str: _TEXTS}
 

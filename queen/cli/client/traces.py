@@ -8,6 +8,7 @@ from msgspec import Raw, Struct
 
 from queen.cli.client import showing
 from queen.cli.client.connection import Server, at
+from queen.cli.client.options import Search
 from queen.cli.client.server import on_server
 from queen.cli.output import Json, err
 
@@ -58,12 +59,12 @@ def _traces() -> None:
 
 @traces.command("list")
 @on_server
-def list_(server: Server, limit: Limit = 100, json: Json = False) -> None:
+def list_(server: Server, search: Search = None, limit: Limit = 100, json: Json = False) -> None:
     """List trace names, the latest first.
 
     --json prints an array.
     """
-    found = server.get(Names, f"{_ROUTE}/names", {"limit": limit}).trace_names
+    found = server.get(Names, f"{_ROUTE}/names", {"search": search, "limit": limit}).trace_names
     if json:
         showing.document(found)
         return

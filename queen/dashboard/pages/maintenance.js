@@ -5,6 +5,7 @@ import { Chart } from "../charts.js";
 import { badge, button, card, fill, h, tile, tiles } from "../dom.js";
 import { ask } from "../dialogs.js";
 import { bytes, count, duration, rate } from "../format.js";
+import { healthOrProblem } from "../health.js";
 import { perform } from "../notices.js";
 import { operations } from "../operations.js";
 import { samples } from "../prometheus.js";
@@ -49,16 +50,6 @@ export function open(view, _args, refreshNow) {
   }
 
   return { refresh, close: () => chart.close() };
-}
-
-// The answer of /health, also while PostgreSQL is unavailable.
-async function healthOrProblem() {
-  try {
-    return await call(operations.getHealth);
-  } catch (error) {
-    if (error.problem?.shared_state) return error.problem;
-    throw error;
-  }
 }
 
 function row({ name, about, on, operation }, enabled, then) {

@@ -63,7 +63,7 @@ export function open(view, _args, refreshNow) {
 function summary({ queues, partitions, messages, throughput, lag }, { deadLetterQueue: dead, leases }) {
   return tiles(
     tile("Pushed", rate(throughput.ingestedPerSecond), "5-minute average", "", to("queues")),
-    tile("Acknowledged", rate(throughput.processedPerSecond), "5-minute average", "", to("groups")),
+    tile("Acknowledged", rate(throughput.processedPerSecond), "5-minute average, without autoAck", "", to("groups")),
     tile("Pending", count(messages.pending), `of ${count(messages.total)} stored`, "", to("queues", [], { order: "pending" })),
     tile("In flight", count(messages.processing), `${count(leases.active)} leases`, "", to("queues", [], { order: "processing" })),
     tile("Oldest pending", duration(lag.time.max), "in all queues", lag.time.max > 300 ? "warn" : "", to("groups", [], { order: "age" })),

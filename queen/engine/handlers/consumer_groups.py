@@ -12,6 +12,13 @@ from queen.engine.ports import Notification
 
 async def seek_group(context: Context, seek: Seek) -> SeekResult:
     """Moves all cursors, and notifies long polls of the messages that are ready now."""
+    if seek.partition is not None:
+        return await _seek(await context.home(seek.queue, seek.partition), seek)
+    sought = await context.everywhere(lambda each: _seek(each, seek))
+    return SeekResult(sum([each.updated for each in sought]), sought[0].moved_to)
+
+
+async def _seek(context: Context, seek: Seek) -> SeekResult:
     groups, updated, moved_to = context.administration.consumer_groups, 0, None
     after: int | None = 0
     while after is not None:
@@ -35,9 +42,14 @@ async def update_subscription(context: Context, queue: str, group: str, since: d
 
 async def update_subscriptions(context: Context, group: str, since: datetime) -> int:
     """Changes the stored start of a group on all its queues; their number."""
+    changed = await context.everywhere(lambda each: _update_subscriptions(each, group, since))
+    return len({queue for queues in changed for queue in queues})
+
+
+async def _update_subscriptions(context: Context, group: str, since: datetime) -> list[str]:
     groups = context.administration.consumer_groups
     queues = await context.with_retries(lambda _again: groups.queues_of(group))
-    return sum([await update_subscription(context, queue, group, since) for queue in queues])
+    return [queue for queue in queues if await update_subscription(context, queue, group, since)]
 
 
 async def go_on(context: Context) -> None:

@@ -1,19 +1,29 @@
 """Replays a dead letter: pushes its payload to a partition and deletes the dead letter, both or neither."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
 from msgspec import Struct
 
 from queen.core.administration import DeadLetter, DeadLetterFilter, Failure
-from queen.core.errors import DecryptionError, NoEncryptionKeyError, QueueFullError
+from queen.core.errors import (
+    DatabaseUnavailableError,
+    DecryptionError,
+    NoEncryptionKeyError,
+    QueenError,
+    QueueFullError,
+)
 from queen.engine.context import Context
-from queen.engine.handlers.push import announce, current_options, laid_out_anew, lay_out, seal
+from queen.engine.handlers.push import PushAttempt, announce, current_options, laid_out_anew, lay_out, push, seal
 from queen.log import ids
-from queen.log.requests import PartitionBatch, Push
+from queen.log.requests import PartitionBatch, Push, Pushed
 from queen.log.segment import encode_entry
 from queen.security.messages import open_payload
+
+#: Before all failures.
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PutBack(Struct, frozen=True):
@@ -57,7 +67,11 @@ async def find_and_replay(
         return None
     note(letter, None)
     queue, partition = queue or letter.queue, partition or letter.partition
-    put_back = await replay_dead_letter(context, letter, queue, partition)
+    source, target = context.at(letter.id), await context.home(queue, partition)
+    if target is source:
+        put_back = await replay_dead_letter(source, letter, queue, partition)
+    else:
+        put_back = await _move(source, target, letter, queue, partition)
     if put_back is None:
         return None
     replayed = Replayed(letter, queue, partition, put_back)
@@ -83,10 +97,13 @@ async def replay_page(
 ) -> ReplayedPage:
     """Replays those of a queue that match, oldest failure first, one after the other; it looks at ``step``.
 
-    One that cannot be replayed is kept, and the others go on.
+    One that cannot be replayed is kept, and the others go on. Of several databases one comes after the other.
     """
-    letters = context.administration.dead_letters
+    place = after.id if after is not None and after.id is not None else 0
+    letters = context.at(place).administration.dead_letters
     numbers, further = await context.with_retries(lambda _again: letters.match(wanted, after, step))
+    if further is None and (begin := context.following(place)) is not None:
+        further = Failure(_LONG_AGO, begin)
     page = ReplayedPage(further)
     for number in numbers:
         try:
@@ -112,6 +129,21 @@ async def replay_dead_letter(context: Context, letter: DeadLetter, queue: str, p
         TooSlowError: the call was too slow, and nothing was done.
     """
     return (await laid_out_anew(partial(_attempt, context, letter, _push(context, letter, queue, partition))))[0]
+
+
+async def _move(source: Context, target: Context, letter: DeadLetter, queue: str, partition: str) -> PutBack:
+    """Pushes a dead letter to another database than its own, and deletes it when it is stored there.
+
+    Between the two it is in both. Then the next replay finds its transaction id there, and only deletes it.
+    """
+    request = _push(source, letter, queue, partition)
+    [answer] = await push(target, PushAttempt([request]))
+    if not isinstance(answer, Pushed):
+        raise answer if isinstance(answer, QueenError) else DatabaseUnavailableError("The push waits in the spool")
+    announce(target, [request])
+    await source.tried(lambda _again: source.administration.dead_letters.delete(letter.id))
+    [stored] = answer.stored
+    return PutBack(True, stored.part_id, stored.offset(0))
 
 
 async def _attempt(context: Context, letter: DeadLetter, request: Push) -> tuple[PutBack | None] | None:

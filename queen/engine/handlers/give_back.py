@@ -11,6 +11,8 @@ async def give_back(context: Context, popped: Popped, group: str) -> None:
     lease = popped.lease
     if lease is None:
         return
+    if popped.claims:
+        context = context.at(popped.claims[0].part_id)
     try:
         await context.with_retries(lambda _again: context.past_locks(lambda: context.database.release_leases([lease])))
     finally:

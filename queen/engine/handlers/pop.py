@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import inf
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from queen.core.errors import DatabaseUnavailableError, OutcomeUnknownError, TooSlowError
 from queen.engine.context import Context
@@ -55,7 +55,7 @@ async def pop(
         nonlocal broken
         await give_back_orphans(context)
         served = [pop for pop in pops if not (again and pop.auto_ack)]
-        leases = [None if pop.auto_ack else uuid4() for pop in served]
+        leases = [None if pop.auto_ack else context.new_lease() for pop in served]
         try:
             outcomes = iter(await _pop(context, served, leases))
         except OutcomeUnknownError:

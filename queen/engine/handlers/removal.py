@@ -15,6 +15,12 @@ from queen.engine.prefetch import PREFETCHED_S
 
 async def delete_queue(context: Context, queue: str) -> bool:
     """Deletes a queue with everything in it; false if it does not exist."""
+    existed = await context.everywhere(lambda each: _delete_queue(each, queue))
+    context.forget_queue(queue)
+    return any(existed)
+
+
+async def _delete_queue(context: Context, queue: str) -> bool:
     existed, more = False, True
     while more:
         found, more = await context.with_retries(lambda _again: context.administration.delete_queue(queue))
@@ -56,6 +62,12 @@ async def delete_group(
 
 async def delete_group_of_queues(context: Context, group: str, queue: str | None, *, subscription: bool) -> int | None:
     """Deletes a group on a queue, or on all its queues; its cursors, or ``None`` if there is no such group."""
+    deleted = await context.everywhere(lambda each: _delete_group(each, group, queue, subscription=subscription))
+    known = [cursors for cursors in deleted if cursors is not None]
+    return sum(known) if known else None
+
+
+async def _delete_group(context: Context, group: str, queue: str | None, *, subscription: bool) -> int | None:
     groups = context.administration.consumer_groups
     queues = await context.with_retries(lambda _again: groups.queues_of(group)) if queue is None else [queue]
     deleted = [await delete_group(context, each, group, subscription=subscription) for each in queues]
@@ -65,6 +77,10 @@ async def delete_group_of_queues(context: Context, group: str, queue: str | None
 
 async def purge_dead_letters(context: Context, wanted: DeadLetterFilter) -> int:
     """Deletes the dead letters of a queue that match; those that are written meanwhile stay."""
+    return sum(await context.everywhere(lambda each: _purge(each, wanted)))
+
+
+async def _purge(context: Context, wanted: DeadLetterFilter) -> int:
     deleted, after = 0, None
     while True:
         page, after = await context.with_retries(
@@ -77,12 +93,14 @@ async def purge_dead_letters(context: Context, wanted: DeadLetterFilter) -> int:
 
 async def delete_dead_letter(context: Context, number: int) -> bool:
     """Deletes one dead letter; false if it does not exist."""
+    context = context.at(number)
     deleted, lost = await context.tried(lambda _again: context.administration.dead_letters.delete(number))
     return deleted or lost  # by the attempt whose answer was lost
 
 
 async def delete_message(context: Context, key: MessageKey) -> bool:
     """Deletes a message with its dead letters and traces; false if it does not exist."""
+    context = context.at(key.part_id)
     messages = context.administration.messages
     while await context.with_retries(lambda _again: messages.delete_traces(key)):
         pass

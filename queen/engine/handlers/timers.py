@@ -79,13 +79,18 @@ def _seal(context: Context, queue: str, partition: str, message: bytes, options:
 
 
 async def set_schedule(context: Context, schedule: CronSchedule, message: bytes) -> datetime:
-    """Sets a cron schedule, from now on; returns its first time.
+    """Sets a cron schedule, from now on, in the database of its partition; returns its first time.
 
     Raises:
         BadRequestError: the expression has no time.
         NoEncryptionKeyError: the queue is encrypted, and there is no key.
     """
-    return await laid_out_anew(partial(_set_schedule, context, schedule, message))
+    home = await context.home(schedule.queue, schedule.partition)
+    # One with this name and another partition may be elsewhere. It goes first, so that no time counts twice.
+    for _, other in context.named():
+        if other is not home:
+            await delete_schedule(other, schedule.queue, schedule.name)
+    return await laid_out_anew(partial(_set_schedule, home, schedule, message))
 
 
 async def _set_schedule(context: Context, schedule: CronSchedule, message: bytes) -> datetime | None:
@@ -104,5 +109,9 @@ async def _set_schedule(context: Context, schedule: CronSchedule, message: bytes
 
 async def delete_schedule(context: Context, queue: str, name: str) -> bool:
     """Deletes a cron schedule; false if there is none."""
+    return any(await context.everywhere(lambda each: _delete_schedule(each, queue, name)))
+
+
+async def _delete_schedule(context: Context, queue: str, name: str) -> bool:
     deleted, lost = await context.tried(lambda _again: context.administration.timers.delete_schedule(queue, name))
     return deleted or lost  # by the attempt whose answer was lost

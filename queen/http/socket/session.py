@@ -368,10 +368,11 @@ class Session:
         interrupt.cancel()
 
     async def now(self) -> datetime:
-        """The database's clock."""
+        """The database's clock; of several databases, the first that is available."""
 
         async def read(context: Context) -> datetime:
-            return await context.with_retries(lambda _again: context.database.now())
+            up = next((each for _, each in context.named() if not each.unavailable), context)
+            return await up.with_retries(lambda _again: up.database.now())
 
         return await self._engine.submit(JobType.CUSTOM, read).future  # type: ignore[no-any-return]
 

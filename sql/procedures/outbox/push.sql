@@ -1,7 +1,8 @@
 -- Purpose:   pushes messages in the caller's own transaction: they exist if and only if it commits.
 -- Arguments: queue           the name of a queue that exists
 --            payloads        JSON values
---            partitions      one name per payload; null, or a null element: Default
+--            partitions      one name per payload; null, or a null element: Default. One that belongs to another database
+--                            of the installation gets the name of this one, as in Default@a.
 --            transaction_ids one per payload; null, or a null element: the server makes one. In a partition an id is stored
 --                            once; another message with it is dropped when it is moved into the log.
 --            deliver_at      null, or a time: they are timers, which enter the log then (push_timers)
@@ -51,6 +52,9 @@ BEGIN
             cardinality(partitions) = v_n AND partitions[1] = ALL(partitions) AND length(partitions[1]) BETWEEN 1 AND 255
         )) IS NOT TRUE THEN
         PERFORM queen.check_outbox_rows(payloads, partitions, transaction_ids, headers);
+    END IF;
+    IF EXISTS (SELECT 1 FROM queen.shard_list) THEN
+        partitions := queen.local_partitions(push_many.queue, partitions, v_n);
     END IF;
     IF deliver_at IS NOT NULL THEN
         PERFORM queen.push_timers(v_queue, payloads::text[], partitions, transaction_ids, headers, deliver_at);

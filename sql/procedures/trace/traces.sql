@@ -113,8 +113,10 @@ COMMENT ON FUNCTION queen.list_traces_v1 IS 'Traces of one message or of one nam
 
 -- Purpose:   names of traces, latest first, with their traces and messages: a page of those that stand among the newest
 --            p_scan. Traces and messages of a name are counted up to p_count.
-CREATE OR REPLACE FUNCTION queen.list_trace_names_v1(p_scan int, p_count int, p_limit int, p_offset int)
-RETURNS TABLE (name text, traces bigint, messages bigint, last_seen timestamptz)
+-- Arguments: p_search  what the name holds (null: any)
+CREATE OR REPLACE FUNCTION queen.list_trace_names_v1(
+    p_search text, p_scan int, p_count int, p_limit int, p_offset int
+) RETURNS TABLE (name text, traces bigint, messages bigint, last_seen timestamptz)
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
@@ -126,6 +128,7 @@ BEGIN
     FROM (
         SELECT n.name, max(n.trace_id) AS last_id
         FROM (SELECT w.name, w.trace_id FROM queen.trace_names AS w ORDER BY w.trace_id DESC LIMIT p_scan) AS n
+        WHERE p_search IS NULL OR strpos(lower(n.name), lower(p_search)) > 0
         GROUP BY n.name ORDER BY max(n.trace_id) DESC, n.name LIMIT p_limit OFFSET p_offset
     ) AS u
     JOIN queen.traces AS l ON l.id = u.last_id
@@ -138,21 +141,31 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.list_trace_names_v1 IS 'Trace names, latest first.';
 
--- Purpose:   how many traces a name has, up to p_scan; without a name, how many names stand among the newest p_scan.
+-- Purpose:   how many names a list of them has.
+-- Arguments: as above
+CREATE OR REPLACE FUNCTION queen.count_trace_names_v1(p_search text, p_scan int) RETURNS bigint
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+BEGIN
+    RETURN (
+        SELECT count(DISTINCT n.name)
+        FROM (SELECT w.name FROM queen.trace_names AS w ORDER BY w.trace_id DESC LIMIT p_scan) AS n
+        WHERE p_search IS NULL OR strpos(lower(n.name), lower(p_search)) > 0);
+END $$;
+COMMENT ON FUNCTION queen.count_trace_names_v1 IS 'How many names of traces a list has.';
+
+-- Purpose:   how many traces a name has, up to p_scan.
 CREATE OR REPLACE FUNCTION queen.count_traces_v1(p_name text, p_scan int) RETURNS bigint
 LANGUAGE plpgsql STABLE
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 AS $$
 BEGIN
-    IF p_name IS NULL THEN
-        RETURN (
-            SELECT count(DISTINCT n.name)
-            FROM (SELECT w.name FROM queen.trace_names AS w ORDER BY w.trace_id DESC LIMIT p_scan) AS n);
-    END IF;
     RETURN (SELECT count(*) FROM (SELECT 1 FROM queen.trace_names AS n WHERE n.name = p_name LIMIT p_scan) AS u);
 END $$;
-COMMENT ON FUNCTION queen.count_traces_v1 IS 'The number of traces with a name, or the number of names.';
+COMMENT ON FUNCTION queen.count_traces_v1 IS 'The number of traces with a name.';
 
 -- Purpose:   deletes traces of a message, at most p_step.
 -- Arguments: p_part; p_off and p_hash as in get_message_v1

@@ -19,6 +19,7 @@ from queen.core.administration import (
     Period,
     QueueFilter,
     QueueOrder,
+    QueuesOfGroup,
     Seek,
 )
 from queen.core.metrics import Connected, Worker
@@ -861,6 +862,23 @@ async def totals(w: World, s: Stock) -> None:
     await w.groups.summary(QueueFilter())
 
 
+async def queues_of_group(w: World, s: Stock) -> None:
+    """All of them, in the order that reads the figures of each."""
+    rows, total = await w.groups.on_queues(QueuesOfGroup(GROUP), Page(GroupOrder.LAG, 1_000_000))
+    assert len(rows) == total == len(s.parts)
+
+
+async def page_of_queues_of_group(w: World, s: Stock) -> None:
+    """Of those that a search finds; it is the total that needs all."""
+    rows, total = await w.groups.on_queues(QueuesOfGroup(GROUP, search="MANY"), Page(GroupOrder.AGE, 10))
+    assert (len(rows), total) == (min(10, len(s.parts)), len(s.parts))
+
+
+async def queues_of_one_group(w: World, _: Stock) -> None:
+    rows, total = await w.groups.on_queues(QueuesOfGroup("g00000"), Page(GroupOrder.LAG, 10))
+    assert len(rows) == total == 1
+
+
 async def page_of_namespaces(w: World, _: Stock) -> None:
     assert await w.administration.catalogue.namespaces(10, 0)
 
@@ -895,6 +913,7 @@ GROUPS = Shape("groups of a partition", many_groups, 64, (
     given("list of groups", list_groups),
     given("refresh of the statistics", refresh),
     stored("a page of groups", page_of_groups),
+    stored("the queues of one group", queues_of_one_group),
     stored("pop and ack of one", pop_and_ack_one),
     stored("first pop of one more", first_pop),
 ))  # fmt: skip
@@ -951,6 +970,8 @@ QUEUES = Shape("queues", many_queues, 150, (
     given("a pop of each", pop_each_group),
     given("queues of a namespace", find_queues),
     given("list of queues", list_queues),
+    given("list of the queues of a group", queues_of_group),
+    given("a page of the queues of a group", page_of_queues_of_group),
     given("a partition more in each", resolve_queues),
     given("which of all are locked", look_at_queues),
     # Totals are those of all queues, and so are those that have a namespace, and the smallest of all.
@@ -1155,7 +1176,15 @@ async def traces_of_message(w: World, s: Stock) -> None:
 
 
 async def page_of_names(w: World, _: Stock) -> None:
-    assert await w.traces.names(10, 0)
+    assert await w.traces.names(None, 10, 0)
+
+
+async def search_of_names(w: World, s: Stock) -> None:
+    assert len(await w.traces.names("NAME", 100_000, 0)) == await w.traces.count_names("NAME") == s.n
+
+
+async def search_of_one_name(w: World, _: Stock) -> None:
+    assert len(await w.traces.names("ame0", 10, 0)) == await w.traces.count_names("ame0") == 1
 
 
 async def count_traces(w: World, s: Stock) -> None:
@@ -1167,6 +1196,8 @@ TRACES = Shape("traces of messages of one segment", traces, 100, (
     given("count of a name", count_traces),
     # Counted among the newest, up to a bound.
     given("a page of names", page_of_names),
+    given("all names with a text", search_of_names),
+    given("the one name with a text", search_of_one_name),
     given("a page of a name", page_of_name),
     stored("traces of a message", traces_of_message),
     stored("record one", record_trace),
@@ -1527,6 +1558,10 @@ async def look_at_boxes(w: World, b: Box) -> None:
     assert not await w.store.find_locked([Lock(LockKind.ENQUEUING, name=str(queue)) for queue in b.queues])
 
 
+async def list_ten_boxes(w: World, b: Box) -> None:
+    assert len(await w.simple_administration.list_queues("", None, 10)) == min(10, len(b.queues))
+
+
 BOXES = Shape("simple-mq queues", boxes, 64, (
     simple("which of all are locked", look_at_boxes),
     simple("enqueue to each", enqueue_to_all),
@@ -1534,6 +1569,7 @@ BOXES = Shape("simple-mq queues", boxes, 64, (
     simple("poll of one", poll_one, Growth.STORED),
     simple("enqueue to one", enqueue_one, Growth.STORED),
     simple("one more", make_box, Growth.STORED),
+    simple("a page of ten", list_ten_boxes, Growth.STORED),
 ))  # fmt: skip
 
 

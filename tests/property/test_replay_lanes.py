@@ -16,7 +16,7 @@ import queen.engine.replay
 from queen.core.errors import DatabaseUnavailableError
 from queen.core.limits import REPLAY_LANES
 from queen.engine.ports import Replayed
-from queen.engine.replay_shards import Unit, batches_of, shards_of, units_of
+from queen.engine.replay_lanes import Unit, batches_of, lanes_of, units_of
 from queen.log.append import AppendBatch
 from queen.spool.format import Damage, Record, encode_header, encode_record, read_file, spool_request
 from queen.spool.spool import Limits, Spool, entry_of
@@ -58,7 +58,7 @@ def test_no_partition_is_in_two_lanes_and_each_lane_keeps_the_order_of_the_file(
     records: list[tuple[list[list[str]], bool]],
 ) -> None:
     units = units_from(records)
-    lanes = shards_of(units)
+    lanes = lanes_of(units)
     assert sorted(unit.number for lane in lanes for unit in lane) == list(range(len(units)))
     lane_of: dict[Any, int] = {}
     for number, lane in enumerate(lanes):
@@ -71,7 +71,7 @@ def test_no_partition_is_in_two_lanes_and_each_lane_keeps_the_order_of_the_file(
 @checks("G-SPOOL-2", level=Level.MODEL)
 @given(RECORDS)
 def test_grouped_records_stay_together(records: list[tuple[list[list[str]], bool]]) -> None:
-    lanes = shards_of(units_from(records))
+    lanes = lanes_of(units_from(records))
     for flush in {unit.record.flush for lane in lanes for unit in lane if isinstance(unit.record, Record)}:
         holders = [
             lane
@@ -91,7 +91,7 @@ def test_grouped_records_stay_together(records: list[tuple[list[list[str]], bool
 @given(RECORDS)
 def test_a_file_is_always_dealt_out_the_same_way(records: list[tuple[list[list[str]], bool]]) -> None:
     def dealt() -> list[list[int]]:
-        return [[unit.number for unit in lane] for lane in shards_of(units_from(records))]
+        return [[unit.number for unit in lane] for lane in lanes_of(units_from(records))]
 
     assert dealt() == dealt()
 
@@ -100,7 +100,7 @@ def test_a_file_is_always_dealt_out_the_same_way(records: list[tuple[list[list[s
 def test_batches_of_a_lane_follow_each_other_from_wherever_they_begin(
     records: list[tuple[list[list[str]], bool]], requests_max: int, data: st.DataObject
 ) -> None:
-    for lane in shards_of(units_from(records)):
+    for lane in lanes_of(units_from(records)):
         begin = data.draw(st.integers(0, len(lane)))
         at = begin
         for batch in batches_of(lane, begin, requests_max):
@@ -113,7 +113,7 @@ def test_batches_of_a_lane_follow_each_other_from_wherever_they_begin(
 
 def test_lanes_are_of_about_the_same_size() -> None:
     units = units_from([([[f"p{number % 20}"]], False) for number in range(400)])
-    sizes = [sum(unit.bytes for unit in lane) for lane in shards_of(units)]
+    sizes = [sum(unit.bytes for unit in lane) for lane in lanes_of(units)]
     assert max(sizes) - min(sizes) <= max(sizes) / 10
 
 
@@ -125,7 +125,7 @@ def test_damage_takes_a_place_in_one_lane() -> None:
     broken = bytearray(records[1])
     broken[-1] ^= 1
     units = units_of(read_file(header + records[0] + bytes(broken) + records[2]))
-    lanes = shards_of(units)
+    lanes = lanes_of(units)
     assert [isinstance(unit.record, Damage) for unit in units] == [False, True, False]
     assert sorted(unit.number for lane in lanes for unit in lane) == [0, 1, 2]
 

@@ -1,4 +1,4 @@
-"""How the replay divides a file: shards, which are stored in parallel, and batches, each for one call. Pure."""
+"""How the replay divides a file: lanes, which are stored in parallel, and batches, each for one call. Pure."""
 
 import time
 from collections.abc import Hashable, Iterator, Sequence
@@ -59,8 +59,8 @@ class Unit(Struct, frozen=True):
         return sum(len(batch.body) for batch in self.batches)
 
 
-class Shard(Struct, frozen=True):
-    """Requests of a file that are replayed one after another, in parallel with other shards.
+class Lane(Struct, frozen=True):
+    """Requests of a file that are replayed one after another, in parallel with other lanes.
 
     Attributes:
         name: of the file, in the folder.
@@ -76,13 +76,13 @@ class Shard(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """Units of a shard that one call stores.
+    """Units of a lane that one call stores.
 
     Attributes:
-        begin: the number of units before them in the shard.
+        begin: the number of units before them in the lane.
         units: at least one.
         doubtful: their whole record, if it was sent to PostgreSQL before the outage, with an unknown outcome.
-        fenced: whether earlier calls for this position of the shard can store nothing any more.
+        fenced: whether earlier calls for this position of the lane can store nothing any more.
         held_back: the numbers of the units that the call skips because they are held back.
     """
 
@@ -94,7 +94,7 @@ class Batch(Struct, frozen=True):
 
     @property
     def position(self) -> int:
-        """The position of the shard in PostgreSQL: the number of stored units, or its one's complement if fenced."""
+        """The position of the lane in PostgreSQL: the number of stored units, or its one's complement if fenced."""
         return ~self.begin if self.fenced else self.begin
 
     @property
@@ -104,7 +104,7 @@ class Batch(Struct, frozen=True):
 
     @property
     def upto(self) -> int:
-        """The number of units of the shard up to the end of this batch."""
+        """The number of units of the lane up to the end of this batch."""
         return self.begin + len(self.units)
 
 
@@ -150,7 +150,7 @@ class _Groups:
 
 
 def _ties(unit: Unit) -> list[Hashable]:
-    """What keeps units in one shard: their partitions, and an earlier call that had them."""
+    """What keeps units in one lane: their partitions, and an earlier call that had them."""
     record = unit.record
     sent = [record.flush] if isinstance(record, Record) and record.sent_at is not None else []
     return [*((batch.queue, batch.partition) for batch in unit.batches), *sent]
@@ -165,43 +165,43 @@ def _groups_of(units: Sequence[Unit]) -> list[Hashable]:
     return [groups.of(each[0]) if each else None for each in ties]
 
 
-def shards_of(units: Sequence[Unit], number: int = REPLAY_LANES) -> list[list[Unit]]:
-    """Divides units into shards of about the same size, so that no partition and no earlier call is in two shards.
+def lanes_of(units: Sequence[Unit], number: int = REPLAY_LANES) -> list[list[Unit]]:
+    """Divides units into lanes of about the same size, so that no partition and no earlier call is in two lanes.
 
-    The same units are always divided in the same way. Pushes come first in a shard, because calls are of one kind.
+    The same units are always divided in the same way. Pushes come first in a lane, because calls are of one kind.
     """
     names = _groups_of(units)
     sizes = dict.fromkeys(names, 0)
     for unit, name in zip(units, names, strict=True):
         sizes[name] += unit.bytes
     loads = [0] * number
-    shards: list[list[Unit]] = [[] for _ in loads]
-    shard_of: dict[Hashable, list[Unit]] = {}
+    lanes: list[list[Unit]] = [[] for _ in loads]
+    lane_of: dict[Hashable, list[Unit]] = {}
     for name, size in sizes.items():
         least = loads.index(min(loads))
         loads[least] += size
-        shard_of[name] = shards[least]
+        lane_of[name] = lanes[least]
     for unit, name in zip(units, names, strict=True):
-        shard_of[name].append(unit)
-    for shard in shards:
-        shard.sort(key=lambda unit: bool(unit.kind))
-    return shards
+        lane_of[name].append(unit)
+    for lane in lanes:
+        lane.sort(key=lambda unit: bool(unit.kind))
+    return lanes
 
 
-def held_shards_of(name: str, file: SpoolFile) -> list[Shard]:
-    """The shards of a held-back file: one per group of partitions, so that each is tried at its own time."""
-    shards: dict[Hashable, list[Unit]] = {}
+def held_lanes_of(name: str, file: SpoolFile) -> list[Lane]:
+    """The lanes of a held-back file: one per group of partitions, so that each is tried at its own time."""
+    lanes: dict[Hashable, list[Unit]] = {}
     units = held_units_of(file)
     for unit, group in zip(units, _groups_of(units), strict=True):
-        shards.setdefault(group, []).append(unit)
+        lanes.setdefault(group, []).append(unit)
     return [
-        Shard(name, file, uuid5(file.header.file, f"held from {units[0].number}") if file.header else None, units)
-        for units in shards.values()
+        Lane(name, file, uuid5(file.header.file, f"held from {units[0].number}") if file.header else None, units)
+        for units in lanes.values()
     ]
 
 
 def batches_of(units: Sequence[Unit], begin: int, requests_max: int) -> Iterator[Batch]:
-    """The batches of a shard from ``begin`` on.
+    """The batches of a lane from ``begin`` on.
 
     Damage is a batch of its own, and so is a record with an unknown outcome, or of another interface than pushes: its
     requests were sent at the same time.

@@ -1,0 +1,114 @@
+"""The list of shards in each of their databases."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import asyncpg
+from msgspec import Struct
+
+from queen.core.errors import DatabaseSetupError
+from queen.core.placement import Shard, ShardList
+from queen.postgres.dsn import Target
+from queen.postgres.setup import open_connection
+
+READ = "SELECT * FROM queen.read_shards_v1()"
+_STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7, $8)"
+_CONTENTS = """
+SELECT EXISTS (SELECT 1 FROM queen.queues) OR EXISTS (SELECT 1 FROM simple_mq.queues)
+    OR EXISTS (SELECT 1 FROM simple_mq.sqs_queues),
+    (SELECT count(*) FROM queen.partitions),
+    (SELECT count(*) FROM simple_mq.queues) + (SELECT count(*) FROM simple_mq.sqs_queues)
+"""
+_MISMATCH = "QN007"
+_READ_DEFINITIONS = "SELECT * FROM queen.read_definitions_v1()"
+_TAKE_DEFINITIONS = "SELECT queen.take_definitions_v1($1, $2)"
+#: Definitions that one call takes.
+_STEP = 1000
+
+
+class Stored(Struct, frozen=True):
+    """What a database knows of the installation.
+
+    Attributes:
+        shards: the list; ``None``: it is used alone, or new.
+        own: the name of this database in the list.
+        populated: whether it has queues.
+        partitions: how many it has.
+        queues: how many queues of simple-mq and SQS it has.
+    """
+
+    shards: ShardList | None
+    own: str | None
+    populated: bool
+    partitions: int
+    queues: int = 0
+
+
+async def read(target: Target) -> Stored:
+    """The list as a prepared database has it.
+
+    Raises:
+        DatabaseUnavailableError: it is unreachable.
+        DatabaseSetupError: the log-in is refused.
+    """
+    connection = await open_connection(target)
+    try:
+        rows = await connection.fetch(READ)
+        [(populated, partitions, queues)] = await connection.fetch(_CONTENTS)
+    finally:
+        await connection.close()
+    own = next((row["name"] for row in rows if row["own"]), None)
+    return Stored(shards_of(rows), own, populated, partitions, queues)
+
+
+def shards_of(rows: Sequence[Mapping[str, Any]]) -> ShardList | None:
+    """The list from the rows of ``read_shards_v1``; ``None``: there are none."""
+    if not rows:
+        return None
+    shards = [Shard(*[row[field] for field in Shard.__struct_fields__]) for row in rows]
+    return ShardList(shards, rows[0]["version"], rows[0]["opened"])
+
+
+async def store(target: Target, shards: ShardList, own: str) -> None:
+    """Stores a list in one database, which keeps a newer one.
+
+    Raises:
+        DatabaseUnavailableError: it is unreachable.
+        DatabaseSetupError: it is another shard, or of another installation.
+    """
+    connection = await open_connection(target)
+    each = shards.shards
+    try:
+        await connection.execute(
+            _STORE, [s.slot for s in each], [s.name for s in each], [s.added_in for s in each],
+            [s.drained_in for s in each], [s.retired for s in each], own, shards.version, shards.opened,
+        )  # fmt: skip
+    except asyncpg.PostgresError as problem:
+        if problem.sqlstate != _MISMATCH:
+            raise
+        raise DatabaseSetupError(
+            f"DATABASE_URLS names {target.place} {own!r}, but {problem}: give each database the name that it had before"
+        ) from problem
+    finally:
+        await connection.close()
+
+
+async def copy_definitions(source: Target, target: Target) -> None:
+    """Gives one database the queues, groups, streams and switches of another one, while requests may change both.
+
+    What is read may be outdated when it is written. So it is read again, until it was the same before and after.
+
+    Raises:
+        DatabaseUnavailableError: one of them is unreachable.
+    """
+    reading, taking = await open_connection(source), await open_connection(target)
+    try:
+        rows, before = await reading.fetch(_READ_DEFINITIONS), list[asyncpg.Record]()
+        while set(rows) != set(before):
+            for page in [rows[begin : begin + _STEP] for begin in range(0, len(rows), _STEP)]:
+                kinds, definitions = [row["kind"] for row in page], [row["definition"] for row in page]
+                await taking.execute(_TAKE_DEFINITIONS, kinds, definitions)
+            rows, before = await reading.fetch(_READ_DEFINITIONS), rows
+    finally:
+        await reading.close()
+        await taking.close()

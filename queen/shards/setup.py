@@ -1,0 +1,129 @@
+"""The list of shards: made at the first start, stored in every database, and changed in two steps."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from queen.core.errors import DatabaseUnavailableError, SettingError
+from queen.core.placement import ShardList, first_list
+from queen.postgres import shard_list
+from queen.postgres.dsn import Target
+from queen.postgres.shard_list import Stored
+
+#: The list as this machine knew it last, in the folder of the spools: for a start while all databases are down.
+_FILE = "shards.json"
+#: How often a worker reads the list, in seconds.
+REFRESH_S = 1.0
+#: How long a change waits between its two steps, in seconds: all workers have read it then.
+SETTLED_S = 5 * REFRESH_S
+
+
+async def look(targets: Mapping[str, Target]) -> tuple[dict[str, Stored], dict[str, DatabaseUnavailableError]]:
+    """What each database knows; and the unreachable ones."""
+    answers = await asyncio.gather(*[_read(target) for target in targets.values()])
+    pairs = list(zip(targets, answers, strict=True))
+    return (
+        {name: answer for name, answer in pairs if isinstance(answer, Stored)},
+        {name: answer for name, answer in pairs if isinstance(answer, DatabaseUnavailableError)},
+    )
+
+
+async def _read(target: Target) -> Stored | DatabaseUnavailableError:
+    try:
+        return await shard_list.read(target)
+    except DatabaseUnavailableError as problem:
+        return problem
+
+
+def newest(lists: Sequence[ShardList | None]) -> ShardList | None:
+    """The newest list among those of the databases."""
+    known = [each for each in lists if each is not None]
+    return max(known, key=lambda each: (each.version, each.opened), default=None)
+
+
+async def prepare(targets: Mapping[str, Target], folder: Path) -> ShardList:
+    """The list of shards, stored in each reachable database; it is made at the first start.
+
+    Raises:
+        SettingError: the names contradict the list.
+        DatabaseUnavailableError: none is reachable and this machine does not know the list, or it is the first start
+            and one is unreachable.
+        DatabaseSetupError: a database is another shard than its name says.
+    """
+    stored, missing = await look(targets)
+    known = newest([each.shards for each in stored.values()])
+    if known is None and len(missing) == len(targets):
+        known = _remembered(folder)
+    if known is None:
+        if missing:
+            raise next(iter(missing.values()))
+        known = first_list(list(targets), [name for name, each in stored.items() if each.populated])
+    check_names(known, targets)
+    await _store(known, {name: targets[name] for name in stored})
+    remember(folder, known)
+    return known
+
+
+async def change(
+    targets: Mapping[str, Target],
+    make: Callable[[ShardList], ShardList],
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> ShardList:
+    """Changes the list in all databases; repeating it takes up a change that was interrupted.
+
+    First every database learns the new list, and none makes a partition any more that the two lists place differently.
+    When all workers know it too, an added database gets what the others know of queues, groups, streams and switches:
+    from here on, workers change these there, too. Then the new list places partitions.
+
+    Raises:
+        SettingError: the change is not possible.
+        DatabaseUnavailableError: a database is unreachable; nothing was changed.
+    """
+    stored, missing = await look(targets)
+    if missing:
+        raise next(iter(missing.values()))
+    known = newest([each.shards for each in stored.values()])
+    if known is None:
+        raise SettingError("These databases are no shards yet: start a server with DATABASE_URLS once")
+    new = make(known) if known.opened == known.version else known
+    check_names(new, targets)
+    await _store(new, targets)
+    await pause(SETTLED_S)
+    for shard in new.shards:
+        if shard.added_in == new.version > 1:
+            await shard_list.copy_definitions(targets[new.shards[0].name], targets[shard.name])
+    opened = structs.replace(new, opened=new.version)
+    await _store(opened, targets)
+    return opened
+
+
+async def _store(shards: ShardList, targets: Mapping[str, Target]) -> None:
+    for name, target in targets.items():
+        if shards.find(name) is not None:
+            await shard_list.store(target, shards, name)
+
+
+def check_names(shards: ShardList, names: Mapping[str, object]) -> None:
+    """Raises SettingError if DATABASE_URLS lacks a database that may have partitions."""
+    for shard in shards.in_use:
+        if shard.name not in names:
+            raise SettingError(
+                f"DATABASE_URLS lacks {shard.name!r}, one of the databases of this installation: add it, as NAME=URL"
+            )
+
+
+def remember(folder: Path, known: ShardList) -> None:
+    """Keeps the list on this machine."""
+    new = folder / f"{_FILE}.new"
+    new.write_bytes(msgspec.json.encode(known))
+    new.rename(folder / _FILE)
+
+
+def _remembered(folder: Path) -> ShardList | None:
+    try:
+        return msgspec.json.decode((folder / _FILE).read_bytes(), type=ShardList)
+    except (OSError, msgspec.DecodeError):
+        return None

@@ -1,0 +1,78 @@
+"""Deliberate faults in several databases as one: for each of its guarantees at least one."""
+
+from tests.mutants.mutant import Mutant, mutant
+
+SQL, HOMES, DIVISION = "sql/internal/026_shards.sql", "queen/shards/homes.py", "queen/shards/division.py"
+BEGINNING, ROUTER, LANES = "queen/shards/beginning.py", "queen/shards/router.py", "queen/engine/lane_store.py"
+LIVE, FAULTS = "tests/integration/test_shards.py", "tests/chaos/test_shards.py"
+LIST = "tests/integration/test_shards_list.py"
+MODEL, PARTS = "tests/property/test_shards_against_model.py", "tests/property/test_shards_division.py"
+
+SHARDS: tuple[Mutant, ...] = (
+    mutant(
+        "G-SHARD-1",
+        "a database makes partitions that only its older list places there",
+        (SQL, "        AND v_own = queen.home_of(p_queue, p_partition, v_list.version);", ";"),
+        tests=LIST,
+    ),
+    mutant(
+        "G-SHARD-1",
+        "partitions are looked for where the newest list places them only",
+        ("queen/core/placement.py", "range(self.version, 0, -1)", "range(self.version, self.version - 1, -1)"),
+        tests=FAULTS,
+    ),
+    mutant(
+        "G-SHARD-2",
+        "a push is answered as stored although one database has refused its part",
+        (
+            DIVISION,
+            "        _all_or_error(list(results.values()))\n",
+            "        results = {s: Buffered() if isinstance(r, BaseException) else r for s, r in results.items()}\n",
+        ),
+        tests=PARTS,
+    ),
+    mutant(
+        "G-SHARD-2",
+        "answers come in the order of the databases",
+        (DIVISION, "sorted(found, key=lambda pair: pair[0])", "found"),
+        tests=PARTS,
+    ),
+    mutant(
+        "G-SHARD-3",
+        "a pop asks unavailable databases, too, and fails with the first",
+        (ROUTER, "                problems.append(problem)\n                continue\n", "                raise\n"),
+        (ROUTER, "slots = self._shards.homes.available() or self._slots", "slots = self._slots"),
+        tests=FAULTS,
+    ),
+    mutant(
+        "G-SHARD-4",
+        "a transaction over two databases is carried out in one of them",
+        (DIVISION, '            raise ConflictError(spans("transaction", self._homes, slots))\n', "            pass\n"),
+        tests=LIVE,
+    ),
+    mutant(
+        "G-SHARD-5",
+        "what a database does not make is set aside",
+        (LANES, "startswith(_DATA_CLASSES) and not problem.misplaced", "startswith(_DATA_CLASSES)"),
+        (LANES, "if not problem.misplaced or self.elsewhere is None or len(batch.units) > 1:", "if True:"),
+        tests=LIST,
+    ),
+    mutant(
+        "G-SHARD-5",
+        "pushes overtake those in the spool of the earlier home",
+        (HOMES, "return failover is not None and (failover.spooling or key in failover.held_back)", "return False"),
+        tests=LIST,
+    ),
+    mutant(
+        "G-SHARD-6",
+        "a group begins only where a pop asks for it",
+        (BEGINNING, "[_begin(available, queue, pop) for queue in queues]", "[]"),
+        tests=MODEL,
+    ),
+    mutant(
+        "G-SHARD-7",
+        "SQL pushes to a partition that belongs to another database",
+        (SQL, "CASE WHEN l.here THEN u.partition ELSE u.partition || v_own END", "u.partition"),
+        tests=LIVE,
+    ),
+)
