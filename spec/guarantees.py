@@ -1156,7 +1156,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SHARD-1",
-        "MLF",
+        "MLFA",
         "A partition is in one database",
         "With several databases, all messages of a partition are in one of them, whichever server and whichever list "
         "of the databases they came by. A change of the list moves none.",

@@ -47,7 +47,10 @@ audit = typer.Typer(name="audit", invoke_without_command=True)
 Dsn = Annotated[
     str | None,
     typer.Option(
-        help="PostgreSQL with the log; by default QUEEN_AUDIT_DSN.", envvar="QUEEN_AUDIT_DSN", show_default=False
+        help="PostgreSQL with the log, or NAME=URL of several databases in one text, as in DATABASE_URLS; by default "
+        "QUEEN_AUDIT_DSN.",
+        envvar="QUEEN_AUDIT_DSN",
+        show_default=False,
     ),
 ]
 

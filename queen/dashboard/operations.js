@@ -58,6 +58,7 @@ export const operations = {
   peek: operation("GET", "/api/queues/{queue_id}/messages/peek", "read-only"),
   acknowledgeMessages: operation("POST", "/api/queues/{queue_id}/messages/ack", "read-write"),
   sqs: operation("POST", "/sqs", "read-only"),
+  listDatabases: operation("GET", "/api/v1/status/databases", "read-only"),
   getBuffers: operation("GET", "/api/v1/status/buffers", "read-only"),
   setMaintenance: operation("POST", "/api/v1/system/maintenance", "admin"),
   setPopMaintenance: operation("POST", "/api/v1/system/maintenance/pop", "admin"),

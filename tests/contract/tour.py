@@ -260,7 +260,8 @@ async def _stream(tour: Tour) -> None:
 
 async def _look_at_status(tour: Tour) -> None:
     for name in (
-        "getStatus", "listQueueStatus", "getBuffers", "getSystemMetrics", "getWorkerMetrics", "getQueueLag",
+        "getStatus", "listQueueStatus", "getBuffers", "listDatabases",
+        "getSystemMetrics", "getWorkerMetrics", "getQueueLag",
         "getQueueOperations", "getParkedPops", "getRetention", "getPostgresStatistics", "getMetrics",
         "getPrometheusMetrics",
     ):  # fmt: skip

@@ -17,7 +17,7 @@ from queen.http.parsing import parse_integer
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
 from queen.simple_mq import administration
-from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.interface import SimpleMq, home_of
 from queen.simple_mq.operations.messages import query
 from queen.simple_mq.operations.paths import LISTED, QUEUE, QUEUE_ID, UUID_SCHEMA, parse_id, unknown_queue
 from queen.simple_mq.requests import ListedQueue, QueueInfo
@@ -70,7 +70,7 @@ async def list_queues(server: Server, req: QueenRequest, resp: falcon.asgi.Respo
     number, cursor = parse_integer(req.get_param("limit"), "limit", _PAGE, 1, _PAGE_MAX), req.get_param("cursor")
     after = None if cursor is None else parse_id(cursor, "cursor")
     search = (queries.name(req, "search") or "").lower()
-    found = await server.ask(lambda context: SimpleMq.of(context).administration.list_queues(search, after, number + 1))
+    found = await server.run(lambda context: administration.list_queues(context, search, after, number + 1))
     shown = [_listed(each) for each in found[:number]]
     answer(resp, QueuesAnswer(shown, shown[-1].queue_id if len(found) > number else None))
 
@@ -100,7 +100,7 @@ def _answer(queue: UUID, info: QueueInfo) -> QueueAnswer:
 async def get_queue(server: Server, _req: QueenRequest, resp: falcon.asgi.Response, queue_id: str) -> None:
     """The dead-letter queue has an id once it has messages."""
     queue = parse_id(queue_id, "queue_id")
-    info = await server.ask(lambda context: SimpleMq.of(context).administration.describe_queue(queue))
+    info = await server.ask(lambda context: SimpleMq.of(home_of(context, queue)).administration.describe_queue(queue))
     if info is None:
         raise unknown_queue(queue)
     answer(resp, _answer(queue, info))
