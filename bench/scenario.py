@@ -30,6 +30,10 @@ _PERCENTILES = (("median ms", 0.5), ("p95 ms", 0.95), ("p99 ms", 0.99), ("longes
 _COMPARED = {">=": operator.ge, "<=": operator.le, "<": operator.lt, "=": operator.eq}
 
 
+#: Settings may be paths.
+_encode = msgspec.json.Encoder(enc_hook=str).encode
+
+
 class MismatchError(QueenError):
     """The measured system misbehaved: messages are missing, or a verdict is wrong."""
 
@@ -187,7 +191,7 @@ async def _gather(samples: Any) -> list[Sample]:  # noqa: ANN401 - an asynchrono
 
 def write(path: Path, results: Results) -> None:
     """Writes a session as JSON lines: the origin, then one sample per line."""
-    path.write_bytes(b"\n".join(map(msgspec.json.encode, (results.session, *results.samples))) + b"\n")
+    path.write_bytes(b"\n".join(map(_encode, (results.session, *results.samples))) + b"\n")
 
 
 def read(path: Path, scenario: str) -> Results:

@@ -19,9 +19,9 @@ from pyspark.sql.datasource import (
 
 from . import plan, segments
 from .columns import Wanted
-from .database import reading, run
+from .database import each, reading, run
 from .options import ReadOptions, micros
-from .plan import Bounds, Span
+from .plan import Bounds
 
 _COLUMNS = {"queue": "queues", "partition": "partitions"}
 
@@ -39,8 +39,8 @@ class _Filters:
         self._reader = reader
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        for each in filters:
-            self._reader.bounds = narrowed(self._reader.bounds, each)
+        for wanted in filters:
+            self._reader.bounds = narrowed(self._reader.bounds, wanted)
         return filters
 
 
@@ -58,21 +58,25 @@ class QueenReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks."""
-        return [segments.Task(spans) for spans in run(self._tasks())]
+        return run(self._tasks())
 
-    async def _tasks(self) -> list[list[Span]]:
-        async with reading(self._options.dsn, self._options.snapshot) as connection:
-            chosen = await plan.ranges(connection, self._options, self.bounds)
-            return await plan.tasks(connection, chosen, self._options, with_data=self._wanted.data)
+    async def _tasks(self) -> list[segments.Task]:
+        async with each(self._options.logs, reading) as databases:
+            chosen = await plan.ranges(databases, self._options, self.bounds)
+            return [
+                segments.Task(spans, log)
+                for (log, connection), some in zip(databases, chosen, strict=True)
+                for spans in await plan.tasks(connection, some, self._options, with_data=self._wanted.data)
+            ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task."""
         return segments.read(self._options, self._wanted, partition)
 
 
-def narrowed(bounds: Bounds, each: Filter) -> Bounds:
+def narrowed(bounds: Bounds, wanted: Filter) -> Bounds:
     """The bounds with one filter more, if it is about queue, partition, offset or time."""
-    match each:
+    match wanted:
         case EqualTo((name,), value) | EqualNullSafe((name,), value) if name in _COLUMNS:
             bounds = bounds.names(_COLUMNS[name], [str(value)])
         case In((name,), values) if name in _COLUMNS:

@@ -45,12 +45,14 @@ TYPES = {
     "sortedHash": "bigint",
     "idKey": "bigint",
     "idDiffers": "boolean",
+    # The name of the one of several databases.
+    "database": "string",
 }
 _OF_IDS = frozenset({"transactionHash", "idKey", "idDiffers"})
 _DECODED = frozenset(
     {"transactionId", "payload", "headers", "producerSub", "traceId", "payloadHash", "sortedHash", "idDiffers"}
 )
-_PLACED = frozenset({"queue", "partition", "offset", "createdAt", "partitionNumber"})
+_PLACED = frozenset({"queue", "partition", "offset", "createdAt", "partitionNumber", "database"})
 _PLAIN = b'{"payload":'
 
 
@@ -105,11 +107,12 @@ def keys_of(keys: Sequence[str]) -> Keys | None:
 
 
 class Place(Struct, frozen=True):
-    """A partition."""
+    """A partition; ``database``: the name of the one of several that has it."""
 
     number: int
     queue: str
     partition: str
+    database: str = ""
 
 
 class Some(Struct):
@@ -243,6 +246,7 @@ _MAKERS: dict[str, Callable[[Some], object]] = {
     "createdAt": lambda some: some.each(some.created),
     "producerSub": lambda some: [m.producerSub for m in some.stored()],
     "traceId": lambda some: [m.traceId for m in some.stored()],
+    "database": lambda some: some.names(lambda place: place.database),
     "partitionNumber": lambda some: np.array([place.number for place in some.places])[some.each(some.place)],
     "transactionHash": Some.hashes,
     "message": Some.messages,

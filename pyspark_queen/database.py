@@ -1,13 +1,14 @@
 """Connections to PostgreSQL."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import asyncpg
 
 from .errors import UnreachableError
+from .options import Log
 
 CONNECT_S = 30
 """Time limit of a new connection."""
@@ -27,31 +28,42 @@ def reason(problem: BaseException) -> str:
 
 
 @asynccontextmanager
-async def connected(dsn: str) -> AsyncGenerator[Connection]:
-    """A connection; its errors say that PostgreSQL cannot be read.
+async def connected(log: Log) -> AsyncGenerator[Connection]:
+    """A connection; its errors say that PostgreSQL cannot be read, and which of several.
 
     Raises:
         UnreachableError: PostgreSQL cannot be reached, or refuses.
     """
+    settings, which = {"application_name": APPLICATION}, f"database {log.name}: " if log.name else ""
     try:
-        connection = await asyncpg.connect(dsn, timeout=CONNECT_S, server_settings={"application_name": APPLICATION})
+        connection = await asyncpg.connect(log.dsn, timeout=CONNECT_S, server_settings=settings)
         try:
             yield connection
         finally:
             await connection.close(timeout=CONNECT_S)
     except (asyncpg.InvalidSchemaNameError, asyncpg.UndefinedTableError):
-        raise UnreachableError("there is no log in this database: is dsn the database of the server?") from None
+        raise UnreachableError(f"{which}there is no log in this database: is dsn the database of the server?") from None
     except (*PROBLEMS, ValueError) as problem:
-        raise UnreachableError(f"PostgreSQL cannot be used: {reason(problem)}") from problem
+        raise UnreachableError(f"{which}PostgreSQL cannot be used: {reason(problem)}") from problem
 
 
 @asynccontextmanager
-async def reading(dsn: str, snapshot: str | None) -> AsyncGenerator[Connection]:
+async def reading(log: Log) -> AsyncGenerator[Connection]:
     """A connection with one view of the database: that of an exported snapshot, or of now."""
-    async with connected(dsn) as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        if snapshot is not None:
-            await connection.execute(_SET_SNAPSHOT.format(snapshot.replace("'", "")))
+    async with connected(log) as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        if log.snapshot is not None:
+            await connection.execute(_SET_SNAPSHOT.format(log.snapshot.replace("'", "")))
         yield connection
+
+
+Open = Callable[[Log], AbstractAsyncContextManager[Connection]]
+
+
+@asynccontextmanager
+async def each(logs: Sequence[Log], open_: Open) -> AsyncGenerator[list[tuple[Log, Connection]]]:
+    """A connection to each database."""
+    async with AsyncExitStack() as stack:
+        yield [(log, await stack.enter_async_context(open_(log))) for log in logs]
 
 
 def run(work: Coroutine[Any, Any, _T]) -> _T:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .errors import OptionError
 
@@ -21,10 +22,18 @@ _MAXIMUM = 2**60
 _WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
+class Log(Struct, frozen=True):
+    """A database with a log: ``name`` is that of one of several, and empty of the only one."""
+
+    name: str
+    dsn: str
+    snapshot: str | None = None
+
+
 class ReadOptions(Struct, frozen=True, rename="camel"):
     """What is read, and how it is divided."""
 
-    dsn: str
+    dsn: tuple[Log, ...]
     queue: tuple[str, ...] = ()
     queue_pattern: str | None = None
     partition: tuple[str, ...] = ()
@@ -37,8 +46,14 @@ class ReadOptions(Struct, frozen=True, rename="camel"):
     max_offsets_per_trigger: int | None = None
     fail_on_data_loss: bool = True
     include_deleted: bool = False
-    snapshot: str | None = None
+    snapshot: tuple[str, ...] = ()
     encryption_keys: tuple[str, ...] = ()
+
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        """The databases, each with its snapshot if there are some."""
+        snapshots = self.snapshot or (None,) * len(self.dsn)
+        return tuple(replace(log, snapshot=snapshot) for log, snapshot in zip(self.dsn, snapshots, strict=True))
 
 
 class GroupOptions(Struct, frozen=True, rename="camel"):
@@ -71,6 +86,28 @@ def _text(text: str) -> str:
     if not text:
         raise ValueError("a text")
     return text
+
+
+_NAMED = re.compile(r"([a-z][a-z0-9-]*)=(postgres(?:ql)?://\S+)")
+
+
+def logs_of(text: str) -> tuple[Log, ...]:
+    """The database of a URL, or several: NAME=URL of each with spaces between them, as in DATABASE_URLS.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if not _NAMED.match(text.strip()):
+        return (Log("", _text(text)),)
+    found = [_NAMED.fullmatch(word) for word in text.split()]
+    logs = {match[1]: Log(match[1], match[2]) for match in found if match}
+    if len(logs) < len(found):
+        raise ValueError("a URL, or NAME=URL of several databases, with different names and spaces between them")
+    return tuple(logs.values())
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_text(text).split())
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -148,12 +185,12 @@ def _keys(text: str) -> tuple[str, ...]:
 _Parsers = Mapping[str, Callable[[str], Any]]
 
 _LOG: _Parsers = {
-    "dsn": _text, "queue": _names, "queuePattern": _pattern, "partition": _names,
+    "dsn": logs_of, "queue": _names, "queuePattern": _pattern, "partition": _names,
     "startingOffsets": _offsets, "startingTimestamp": _time,
     "minPartitions": _count, "maxRecordsPerPartition": _count,
     "failOnDataLoss": _switch, "includeDeleted": _switch, "encryptionKeys": _keys,
 }  # fmt: skip
-_OF_A_BATCH: _Parsers = {"endingOffsets": _offsets, "endingTimestamp": _time, "snapshot": _text}
+_OF_A_BATCH: _Parsers = {"endingOffsets": _offsets, "endingTimestamp": _time, "snapshot": _words}
 _OF_A_STREAM: _Parsers = {"maxOffsetsPerTrigger": _count}
 _HTTP_URL = re.compile(r"https?://[^/\s]+/?")
 
@@ -193,6 +230,8 @@ def read_options(given: Mapping[str, str], known: _Parsers = READ) -> ReadOption
         raise OptionError(
             "the option dsn is missing: where PostgreSQL has the log, such as postgresql://user@host:5432/database"
         )
+    if "snapshot" in parsed and len(parsed["snapshot"]) != len(parsed["dsn"]):
+        raise OptionError("snapshot: give one for each database of dsn, in their order, with spaces between them")
     for one, other in (
         ("queue", "queuePattern"), ("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp"),
     ):  # fmt: skip
@@ -236,6 +275,8 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         raise OptionError(
             "give one of the options url (of a server, to push over HTTP) and dsn (of PostgreSQL, to push with SQL)"
         )
+    if "dsn" in parsed and logs_of(parsed["dsn"])[0].name:
+        raise OptionError("dsn: name one database, into which SQL pushes, or give url: the server finds the databases")
     for name in ("token", "timeoutSeconds"):
         if name in parsed and "dsn" in parsed:
             raise OptionError(f"the option {name} is for url, not for dsn")

@@ -1,7 +1,8 @@
 """Which messages a query reads, and in which tasks."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import asyncpg
 from msgspec import Struct
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from .columns import Place
 from .database import Connection
 from .errors import DataLossError, OptionError, SourceError
-from .options import EARLIEST, LATEST, Offsets, ReadOptions, nearest
+from .options import EARLIEST, LATEST, Log, Offsets, ReadOptions, nearest
 
 BYTES_A_TASK = 128 << 20
 _FULL = 1 + 1e-9
@@ -111,29 +112,37 @@ class Bounds(Struct, frozen=True):
         return replace(self, till_us=time_us if self.till_us is None else min(self.till_us, time_us))
 
 
-async def lanes(connection: Connection, options: ReadOptions, *, strict: bool = True) -> list[Lane]:
-    """The partitions that the options name.
+#: By database: what is read of it.
+Databases = Sequence[tuple[Log, Connection]]
+
+
+async def lanes(databases: Databases, options: ReadOptions, *, strict: bool = True) -> list[list[Lane]]:
+    """The partitions that the options name, by database.
 
     Raises:
         OptionError: a queue does not exist, or with ``strict`` a partition; without ``failOnDataLoss``, only if
             ``strict``.
     """
-    names = await _queues(connection, options, strict=strict)
-    rows = await connection.fetch(_PARTITIONS, names)
-    found = [Lane(Place(row["number"], row["queue"], row["partition"]), row["oldest"], row["next_off"]) for row in rows]
+    names = await _queues(databases, options, strict=strict)
+    found = []
+    for log, connection in databases:
+        rows = await connection.fetch(_PARTITIONS, names)
+        places = [(Place(row["number"], row["queue"], row["partition"], log.name), row) for row in rows]
+        found.append([Lane(place, row["oldest"], row["next_off"]) for place, row in places])
     if not options.partition:
         return found
     for name in options.partition if strict else ():
-        _must_exist("partition", name, [lane.place.partition for lane in found])
-    return [lane for lane in found if lane.place.partition in options.partition]
+        _must_exist("partition", name, [lane.place.partition for lane in chain(*found)])
+    return [[lane for lane in each if lane.place.partition in options.partition] for each in found]
 
 
-async def _queues(connection: Connection, options: ReadOptions, *, strict: bool) -> list[str]:
+async def _queues(databases: Databases, options: ReadOptions, *, strict: bool) -> list[str]:
     """The names of the queues."""
     try:
-        names = [row["name"] for row in await connection.fetch(_QUEUES, options.queue_pattern)]
+        rows = [row for _, connection in databases for row in await connection.fetch(_QUEUES, options.queue_pattern)]
     except asyncpg.InvalidRegularExpressionError as problem:
         raise OptionError(f"queuePattern: PostgreSQL says {problem}") from None
+    names = sorted({row["name"] for row in rows})
     if options.queue:
         for name in options.queue if strict or options.fail_on_data_loss else ():
             _must_exist("queue", name, names)
@@ -148,16 +157,16 @@ def _must_exist(what: str, name: str, there: list[str]) -> None:
         raise OptionError(f"there is no {what} {name}{nearest(name, dict.fromkeys(there))}")
 
 
-async def starts(connection: Connection, options: ReadOptions, found: list[Lane]) -> dict[int, int]:
+async def starts(databases: Databases, options: ReadOptions, found: Sequence[Sequence[Lane]]) -> dict[int, int]:
     """By partition: the first offset to read.
 
     Raises:
         DataLossError: one that was given has been removed.
     """
     if options.starting_timestamp is not None:
-        return await at_time(connection, found, options.starting_timestamp)
-    first = _chosen("startingOffsets", options.starting_offsets, found, EARLIEST)
-    for lane in found:
+        return await at_time(databases, found, options.starting_timestamp)
+    first = _chosen("startingOffsets", options.starting_offsets, [*chain(*found)], EARLIEST)
+    for lane in chain(*found):
         if first[lane.place.number] < lane.oldest:
             if options.fail_on_data_loss:
                 raise _lost(lane.place, first[lane.place.number], lane.oldest)
@@ -165,17 +174,20 @@ async def starts(connection: Connection, options: ReadOptions, found: list[Lane]
     return first
 
 
-async def ends(connection: Connection, options: ReadOptions, found: list[Lane]) -> dict[int, int]:
+async def ends(databases: Databases, options: ReadOptions, found: Sequence[Sequence[Lane]]) -> dict[int, int]:
     """By partition: the offset before which reading ends."""
     if options.ending_timestamp is not None:
-        return await at_time(connection, found, options.ending_timestamp)
-    return _chosen("endingOffsets", options.ending_offsets, found, LATEST)
+        return await at_time(databases, found, options.ending_timestamp)
+    return _chosen("endingOffsets", options.ending_offsets, [*chain(*found)], LATEST)
 
 
-async def at_time(connection: Connection, found: list[Lane], time_us: int) -> dict[int, int]:
+async def at_time(databases: Databases, found: Sequence[Sequence[Lane]], time_us: int) -> dict[int, int]:
     """By partition: the first offset that is not older than a time."""
-    rows = await connection.fetch(_AT_TIME, [lane.place.number for lane in found], time_us)
-    return {row["part_id"]: row["off"] for row in rows}
+    offsets: dict[int, int] = {}
+    for (_, connection), some in zip(databases, found, strict=True):
+        rows = await connection.fetch(_AT_TIME, [lane.place.number for lane in some], time_us)
+        offsets |= {row["part_id"]: row["off"] for row in rows}
+    return offsets
 
 
 def _chosen(option: str, given: int | Offsets, found: list[Lane], rest: int) -> dict[int, int]:
@@ -205,24 +217,24 @@ def _chosen(option: str, given: int | Offsets, found: list[Lane], rest: int) -> 
     return chosen
 
 
-async def ranges(connection: Connection, options: ReadOptions, bounds: Bounds) -> list[Range]:
-    """What a batch read reads."""
-    found = await lanes(connection, options)
-    first, last = await starts(connection, options, found), await ends(connection, options, found)
-    since = {} if bounds.since_us is None else await at_time(connection, found, bounds.since_us)
-    till = {} if bounds.till_us is None else await at_time(connection, found, bounds.till_us)
-    chosen = []
-    for lane in found:
+async def ranges(databases: Databases, options: ReadOptions, bounds: Bounds) -> list[list[Range]]:
+    """What a batch read reads, by database."""
+    found = await lanes(databases, options)
+    first, last = await starts(databases, options, found), await ends(databases, options, found)
+    since = {} if bounds.since_us is None else await at_time(databases, found, bounds.since_us)
+    till = {} if bounds.till_us is None else await at_time(databases, found, bounds.till_us)
+
+    def chosen(lane: Lane) -> Range | None:
         place, number = lane.place, lane.place.number
         if bounds.queues is not None and place.queue not in bounds.queues:
-            continue
+            return None
         if bounds.partitions is not None and place.partition not in bounds.partitions:
-            continue
+            return None
         begin = max(first[number], lane.oldest, bounds.since, since.get(number, 0))
         end = min(last[number], bounds.till, till.get(number, lane.end))
-        if begin < end:
-            chosen.append(Range(place, begin, end))
-    return chosen
+        return Range(place, begin, end) if begin < end else None
+
+    return [[each for each in map(chosen, some) if each is not None] for some in found]
 
 
 def _lost(place: Place, wanted: int, there: int) -> DataLossError:

@@ -14,7 +14,7 @@ from .batches import batches
 from .columns import Some, Wanted, flaw, keys_of
 from .database import Connection, reading
 from .errors import SourceError
-from .options import ReadOptions
+from .options import Log, ReadOptions
 from .plan import Span, missing
 
 _SEGMENTS_A_BATCH = 2_000
@@ -46,10 +46,10 @@ _UNREADABLE = asyncpg.InternalServerError
 
 
 class Task(InputPartition):
-    """The spans of one task."""
+    """The spans of one task, which are in one database."""
 
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self.spans = tuple(spans)
+    def __init__(self, spans: Sequence[Span], log: Log) -> None:
+        self.spans, self.log = tuple(spans), log
 
 
 def read(options: ReadOptions, wanted: Wanted, task: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -61,7 +61,7 @@ def read(options: ReadOptions, wanted: Wanted, task: InputPartition) -> Iterator
     if not isinstance(task, Task):  # Spark's own, if there is nothing to read
         return
     with asyncio.Runner() as runner:
-        found = _Reading(options, wanted, task.spans).batches()
+        found = _Reading(options, wanted, task).batches()
         try:
             while (batch := runner.run(anext(found, None))) is not None:
                 yield batch
@@ -72,17 +72,17 @@ def read(options: ReadOptions, wanted: Wanted, task: InputPartition) -> Iterator
 class _Reading:
     """The reading of one task."""
 
-    def __init__(self, options: ReadOptions, wanted: Wanted, spans: Sequence[Span]) -> None:
-        self._options, self._wanted, self._spans = options, wanted, spans
+    def __init__(self, options: ReadOptions, wanted: Wanted, task: Task) -> None:
+        self._options, self._wanted, self._spans, self._log = options, wanted, task.spans, task.log
         self._keys = keys_of(options.encryption_keys)
-        self._since = np.array([span.since for span in spans])
-        self._till = np.array([span.till for span in spans])
+        self._since = np.array([span.since for span in task.spans])
+        self._till = np.array([span.till for span in task.spans])
         self._deleted: dict[int, list[tuple[int, int]]] = {}
         self._count = 0
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch]:
         places = [span.place.number for span in self._spans]
-        async with reading(self._options.dsn, self._options.snapshot) as connection:
+        async with reading(self._log) as connection:
             if not self._options.include_deleted:
                 for place, first, after in await connection.fetch(_DELETED, places):
                     self._deleted.setdefault(place, []).append((first, after))

@@ -11,7 +11,7 @@ import msgspec
 from .database import connected
 from .errors import SourceError
 from .http import Http
-from .options import WriteOptions
+from .options import Log, WriteOptions
 
 if TYPE_CHECKING:
     from .write import Message
@@ -46,7 +46,7 @@ class SqlSink:
         self._runner, self._stack, self._options = asyncio.Runner(), AsyncExitStack(), options
 
     def __enter__(self) -> Self:
-        entering = self._stack.enter_async_context(connected(self._options.dsn or ""))
+        entering = self._stack.enter_async_context(connected(Log("", self._options.dsn or "")))
         self._connection = self._runner.run(entering)
         return self
 

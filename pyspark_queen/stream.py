@@ -5,6 +5,7 @@ an offset: a push locks its partition until its commit, so what lies below a log
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -12,10 +13,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from . import plan, segments
 from .columns import Place, Wanted
-from .database import connected, run
+from .database import connected, each, run
 from .errors import DataLossError
 from .options import ReadOptions
-from .plan import Range, Span
+from .plan import Range
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
@@ -47,9 +48,9 @@ class QueenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reached
 
     async def _starts(self) -> Ends:
-        async with connected(self._options.dsn) as connection:
-            found = await plan.lanes(connection, self._options)
-            first = await plan.starts(connection, self._options, found)
+        async with each(self._options.logs, connected) as databases:
+            found = await plan.lanes(databases, self._options)
+            first = await plan.starts(databases, self._options, found)
         return {str(number): offset for number, offset in first.items()}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: ANN401, N802 - a type that Spark 4.1 has not
@@ -78,9 +79,9 @@ class QueenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     async def _ends(self) -> Ends:
         """The log ends."""
-        async with connected(self._options.dsn) as connection:
-            found = await plan.lanes(connection, self._options, strict=False)
-        return {str(lane.place.number): lane.end for lane in found}
+        async with each(self._options.logs, connected) as databases:
+            found = await plan.lanes(databases, self._options, strict=False)
+        return {str(lane.place.number): lane.end for lane in chain(*found)}
 
     def _check(self, begin: Ends, ends: Ends) -> None:
         """Raises DataLossError if a log ends before what was read already."""
@@ -100,19 +101,26 @@ class QueenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: messages between the offsets are gone.
         """
         self._reached = end
-        return [segments.Task(spans) for spans in run(self._tasks(start, end))]
+        return run(self._tasks(start, end))
 
-    async def _tasks(self, start: Ends, end: Ends) -> list[list[Span]]:
+    async def _tasks(self, start: Ends, end: Ends) -> list[segments.Task]:
         grown = {int(part): (start.get(part, 0), upto) for part, upto in end.items() if upto > start.get(part, 0)}
-        async with connected(self._options.dsn) as connection:
-            rows = await connection.fetch(_PLACES, list(grown))
-            chosen = [Range(Place(*row), *grown[row["number"]]) for row in rows]
-            if len(chosen) < len(grown) and self._options.fail_on_data_loss:
+        async with each(self._options.logs, connected) as databases:
+            chosen = []
+            for log, connection in databases:
+                rows = await connection.fetch(_PLACES, list(grown))
+                places = [Place(row["number"], row["queue"], row["partition"], log.name) for row in rows]
+                chosen.append([Range(place, *grown[place.number]) for place in places])
+            if (there := sum(map(len, chosen))) < len(grown) and self._options.fail_on_data_loss:
                 raise DataLossError(
-                    f"{len(grown) - len(chosen)} partitions were removed before their messages were read, perhaps with "
+                    f"{len(grown) - there} partitions were removed before their messages were read, perhaps with "
                     "their queue. To go on without them: failOnDataLoss=false"
                 )
-            return await plan.tasks(connection, chosen, self._options, with_data=self._wanted.data)
+            return [
+                segments.Task(spans, log)
+                for (log, connection), some in zip(databases, chosen, strict=True)
+                for spans in await plan.tasks(connection, some, self._options, with_data=self._wanted.data)
+            ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one task."""

@@ -1,14 +1,14 @@
 """The steps of ``queen audit``: session, inputs, verdicts, plots; and the archive job."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -25,13 +25,14 @@ from .inputs import Database, Inputs
 from .journal.files import Journal, files_of, open_journal, text_of
 from .live import watch as live
 from .live.checkpoint import Origin, opened
-from .log.snapshot import Snapshot
+from .log.several import AnySnapshot, snapshot_of
 from .measures import series
 from .progress import following
 from .report import About, Clock, Report, Tail
-from .run import Progress, choose, judge_all
+from .run import Evidence, Progress, Verdict, choose, judge_all
 from .simple_mq import stored
 from .simple_mq.tables import SimpleMqTables
+from .sqs.tables import SqsTables
 from .tables import Tables
 from .tables.columns import SECOND
 
@@ -77,7 +78,7 @@ def make(request: Request, progress: Progress) -> Report:
             )
         archive = open_filled(request.archive) if request.archive else None
         held = stack.enter_context(ExitStack())
-        snapshot = held.enter_context(Snapshot(request.dsn)) if request.dsn else None
+        snapshot = held.enter_context(snapshot_of(request.dsn)) if request.dsn else None
         if snapshot and journal:
             snapshot.check_primary()
         spark = stack.enter_context(_spark(request.where, work, _rows_of(journal, archive, snapshot)))
@@ -85,22 +86,35 @@ def make(request: Request, progress: Progress) -> Report:
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
         taken_at = snapshot.taken_at if snapshot else None
-        if request.interface == SimpleMqTables.interface:
-            tables: Tables = SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
-        else:
+        homes: Homes = {}
+        if request.interface == Tables.interface:
             database = _database(spark, archive, snapshot)
-            taken_at = database.taken_at if database else None
+            if database:
+                taken_at, homes = database.taken_at, database.homes
             tables = Tables(replace(inputs, database=database))
             if snapshot:
                 tables.read_log()
+        else:
+            tables = _other_tables(request, inputs, snapshot, spark, work)
         # Vacuum waits for the snapshot.
         held.close()
         about = _about(request, began_at, snapshot.place if snapshot else None, taken_at)
-        return _report(about, tables, journal, request, progress, began)
+        return _report(about, tables, homes, journal, request, progress, began)
+
+
+def _other_tables(
+    request: Request, inputs: Inputs, snapshot: AnySnapshot | None, spark: SparkSession, work: Path
+) -> Tables:
+    """Those of another interface than Queen's."""
+    if request.interface == SqsTables.interface:
+        return SqsTables(inputs)
+    return SimpleMqTables(inputs, stored.read(snapshot, spark, work) if snapshot else None)
 
 
 def _check_request(request: Request) -> None:
     choose(request.guarantees, request.interface)
+    if request.interface == SqsTables.interface and (request.dsn or not request.journal):
+        raise AuditError("audits of SQS judge what clients were answered: give --journal, and omit --dsn")
     if request.interface == SimpleMqTables.interface and request.dsn and not session.is_local(request.where.master):
         raise AuditError(
             "simple-mq's tables are read into a file on this machine, which executors of a cluster cannot "
@@ -109,7 +123,7 @@ def _check_request(request: Request) -> None:
     _check(request.where)
 
 
-def _rows_of(journal: Journal | None, archive: Archive | None, snapshot: Snapshot | None) -> int:
+def _rows_of(journal: Journal | None, archive: Archive | None, snapshot: AnySnapshot | None) -> int:
     counts = (journal and journal.items(), archive and archive.messages, snapshot and snapshot.messages())
     return sum(count or 0 for count in counts)
 
@@ -166,7 +180,7 @@ def archive(dsn: str, folder: Path, where: Where, progress: Progress) -> job.Don
         work = Path(stack.enter_context(session.work_folder()))
         stack.enter_context(locked(folder))
         there = open_archive(folder)
-        snapshot = stack.enter_context(Snapshot(dsn))
+        snapshot = stack.enter_context(snapshot_of(dsn))
         spark = stack.enter_context(_spark(where, work, snapshot.messages()))
         stack.enter_context(following(spark, progress))(0, 0, "archiving")
         return job.add(spark, snapshot, there)
@@ -215,7 +229,7 @@ def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) ->
         work = Path(stack.enter_context(session.work_folder()))
         installation = None
         if request.dsn:
-            with Snapshot(request.dsn) as snapshot:
+            with snapshot_of(request.dsn) as snapshot:
                 if request.journal:
                     snapshot.check_primary()  # before Spark is started for nothing
                 installation = snapshot.installation()
@@ -254,7 +268,7 @@ def _spark(where: Where, work: Path, rows: int) -> Iterator[SparkSession]:
             session.end_java()
 
 
-def _database(spark: SparkSession, archive: Archive | None, snapshot: Snapshot | None) -> Database | None:
+def _database(spark: SparkSession, archive: Archive | None, snapshot: AnySnapshot | None) -> Database | None:
     if archive:
         return archived.read(spark, archive, snapshot)
     return snapshot.database(spark) if snapshot else None
@@ -309,11 +323,31 @@ def _counts(tables: Tables) -> dict[str, int]:
     return {name: found[name] for name in counted}
 
 
+Homes = Mapping[tuple[str, str], str]
+
+
+def _located(verdicts: list[Verdict], homes: Homes) -> list[Verdict]:
+    """The verdicts, whose evidence names the one of several databases that has the partition."""
+
+    def located(evidence: Evidence) -> Evidence:
+        return structs.replace(evidence, database=homes.get((evidence.queue or "", evidence.partition or "")))
+
+    return (
+        [structs.replace(each, evidence=tuple(map(located, each.evidence))) for each in verdicts] if homes else verdicts
+    )
+
+
 def _report(
-    about: About, tables: Tables, journal: Journal | None, request: Request, progress: Progress, began: float
+    about: About,
+    tables: Tables,
+    homes: Homes,
+    journal: Journal | None,
+    request: Request,
+    progress: Progress,
+    began: float,
 ) -> Report:
     try:
-        verdicts = judge_all(tables, request.guarantees, request.max_evidence, progress)
+        verdicts = _located(judge_all(tables, request.guarantees, request.max_evidence, progress), homes)
         tails = tables.get("tails")
         counts = _counts(tables)
         return Report(

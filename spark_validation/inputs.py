@@ -1,6 +1,7 @@
 """The inputs of audits: journals, and the parts of the database, read under one snapshot."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +37,8 @@ class WholeRow(LogRow, frozen=True):
 class Head(Struct, frozen=True):
     """A partition: its log end, and the oldest kept offset (the log end if there is none).
 
-    ``live_oldest``: the oldest offset in the database itself, if an archive has older ones.
+    ``live_oldest``: the oldest offset in the database itself, if an archive has older ones. Of several databases:
+    the name of its own (``database``), and when its queue was ``made`` there.
     """
 
     part_id: int
@@ -46,6 +48,8 @@ class Head(Struct, frozen=True):
     oldest_offset: int
     created_at: int = 0
     live_oldest: int | None = None
+    database: str | None = None
+    made: int | None = None
 
 
 class Offsets(Struct, frozen=True):
@@ -103,7 +107,8 @@ class Waiting(Struct, frozen=True):
 class Queue(Struct, frozen=True):
     """The options of a queue that audits need; a retention or ttl of null or 0 seconds never removes anything.
 
-    ``created_at``: microseconds since 1970; a queue that was deleted and made again is younger than its name.
+    ``created_at``: microseconds since 1970; a queue that was deleted and made again is younger than its name. Of
+    several databases, in which it is made at different times: the last of them.
     """
 
     queue: str
@@ -119,13 +124,15 @@ class Queue(Struct, frozen=True):
 class Group(Struct, frozen=True):
     """A consumer group of a queue; ``whole`` if it began at the oldest message of every partition.
 
-    ``created_at``: microseconds since 1970; a group that was deleted and came again is younger than its name.
+    ``created_at``: microseconds since 1970; a group that was deleted and came again is younger than its name. Of
+    several databases, in which it begins at different times: the first of them, and the last is ``begun_at``.
     """
 
     queue: str
     group: str
     whole: bool
     created_at: int = 0
+    begun_at: int | None = None
 
 
 class IdSum(Struct, frozen=True):
@@ -190,6 +197,8 @@ class Database:
     id_sums: DataFrame | None = None
     flaws: DataFrame | None = None
     """None: without PostgreSQL nobody has looked for them."""
+    homes: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """By queue and partition: the name of the one of several databases."""
 
 
 def as_database(
@@ -223,6 +232,7 @@ def as_database(
         clock_stepped=state.clock_stepped,
         flaws=found,
         id_sums=sums,
+        homes={(head.queue, head.partition): head.database for head in state.heads if head.database is not None},
     )
 
 

@@ -192,6 +192,7 @@ def line_of(evidence: Evidence) -> str:
     """A violation and its location, in a line for people."""
     queue = evidence.queue if evidence.partition is None else f"{evidence.queue}/{evidence.partition}"
     named = {
+        "database": evidence.database,
         "group": evidence.group,
         "offset": evidence.offset,
         "transaction": evidence.transaction_id,

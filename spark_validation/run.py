@@ -47,6 +47,7 @@ class Evidence(msgspec.Struct, frozen=True):
     """A violation: its subject and its location: in a journal by agent, number of the row, and position in the row.
 
     ``history`` is that of the message: who pushed it, who had it, under which lease, and what was answered.
+    ``database`` is the one of several that has the partition.
     """
 
     text: str
@@ -60,6 +61,7 @@ class Evidence(msgspec.Struct, frozen=True):
     number: int | None = None
     position: int | None = None
     history: tuple[Event, ...] = ()
+    database: str | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):

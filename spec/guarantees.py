@@ -1042,7 +1042,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _liveness(
         "G-SQS-1",
-        "ML",
+        "MLA",
         "Received until it is deleted",
         "A message that was sent to a queue of SQS is received again and again until it is deleted, purged, older than "
         "the retention, or in another queue as a dead letter or by a move task.",
@@ -1050,7 +1050,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-2",
-        "ML",
+        "MLA",
         "Hidden while in flight",
         "A received message is given to no other receive before its visibility timeout is over, which the receive or a "
         "later change has set.",
@@ -1058,7 +1058,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-3",
-        "ML",
+        "MLA",
         "Order within a message group",
         "Receives from a FIFO queue return the messages of a group in the order in which they were sent. While one of "
         "them is in flight, no other receive gets messages of the group. What is visible again comes before what was "
@@ -1067,7 +1067,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-4",
-        "ML",
+        "MLA",
         "Stored once within five minutes",
         "A FIFO queue stores one message for a deduplication id within five minutes of the first sending, in the queue "
         "or if it says so in the group. A duplicate is answered with the first message's id and sequence number.",
@@ -1075,7 +1075,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-5",
-        "ML",
+        "MLA",
         "A receive can be repeated",
         "A receive from a FIFO queue with the attempt id of an earlier one returns the same messages with the same "
         "receive counts, within five minutes and as long as they are in flight and none was deleted or changed.",
@@ -1091,7 +1091,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-7",
-        "ML",
+        "MLA",
         "Dead letters after the last receive",
         "With a redrive policy, a message whose visibility timeout ends after `maxReceiveCount` receives is in the "
         "dead-letter queue next, with its id and sending time. If that queue does not exist, it stays.",
@@ -1106,7 +1106,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SQS-9",
-        "M",
+        "MF",
         "Retention",
         "A message is removed when it is older than the retention of its queue, and not before, counted from its first "
         "sending.",
@@ -1156,7 +1156,7 @@ _CATALOGUE: Collection[Guarantee] = (
     ),
     _safety(
         "G-SHARD-1",
-        "MLF",
+        "MLFA",
         "A partition is in one database",
         "With several databases, all messages of a partition are in one of them, whichever server and whichever list "
         "of the databases they came by. A change of the list moves none.",

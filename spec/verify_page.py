@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from .conformance.offers import BEYOND
+from .conformance.offers import BEYOND, SPANNING
 from .guarantees import FAMILIES, GUARANTEES, Check, Guarantee
 
 PAGE = Path("docs/verify.md")
@@ -44,7 +44,9 @@ report cannot be written, and 3 if nothing is invalid, but something unknown.
 - **The same again.** `--seed` repeats the choices of the workload. A scenario without requests at once has the same
   result each time; with them a fault may show or not, but what is reported has happened.
 - **Only what is offered.** Some guarantees go beyond the interface of Queen MQ: {beyond}. They are judged where
-  `x-guarantees` in the server's `/openapi.json` names them.
+  `x-guarantees` in the server's `/openapi.json` names them. A server over [several databases](shards.md) names in
+  `x-guarantees-per-database` what it keeps on each of them alone: of that, what concerns several partitions
+  ({spanning}) is skipped, and transactions and cycles are judged on queues with `colocateWith`.
 
 `tox -e conformance-late` runs it twenty times with one seed on a server whose answers come 0 to 100 ms late, and on one
 that shows messages 70 ms after the push. It must accuse neither.
@@ -146,7 +148,8 @@ def render(registry: Iterable[Check]) -> str:
     covered = covering(registry)
     counts = f"{len(covered)} of {len(GUARANTEES)} guarantees; the last column of the others says why not."
     beyond = ", ".join(f"`{id_}`" for id_ in sorted(BEYOND))
-    head = _HEAD.format(beyond=beyond, counts=counts)
+    spanning = ", ".join(f"`{id_}`" for id_ in sorted(SPANNING))
+    head = _HEAD.format(beyond=beyond, spanning=spanning, counts=counts)
     return "\n".join([head, *(line for family in FAMILIES for line in _table(family, covered))])
 
 

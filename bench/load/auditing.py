@@ -33,7 +33,7 @@ def interface_of(scenarios: Sequence[Scenario]) -> str:
     return found.pop()
 
 
-def audit(target: Target, journals: Path, interface: str, advance: Callable[[str, float], None]) -> "Report":
+def audit(target: Target | None, journals: Path, interface: str, advance: Callable[[str, float], None]) -> "Report":
     """The report of `queen audit` on the journals, and on the log if the database is known.
 
     Raises:
@@ -46,7 +46,7 @@ def audit(target: Target, journals: Path, interface: str, advance: Callable[[str
         advance(f"audit: {name.replace('_', ' ')}", done / total if total else 0.0)
 
     where = command.Where("local[*]", _MEMORY)
-    request = command.Request(target.dsn, journals, None, where, (), _EVIDENCE, 0.0, interface)
+    request = command.Request(target.dsn if target else None, journals, None, where, (), _EVIDENCE, 0.0, interface)
     try:
         return command.make(request, progress)
     except AuditError as problem:

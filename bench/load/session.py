@@ -94,6 +94,11 @@ def carry_out(asked: Asked, progress: Progress, found: list[Run]) -> "Report | N
 
 
 def _check_options(asked: Asked) -> None:
+    if asked.dsn is not None and not asked.dsn.startswith("postgres"):
+        raise ValueError(
+            "--dsn is one database, as a URL. Omit it for a server over several, and audit its journals afterwards: "
+            'queen audit --dsn "$DATABASE_URLS" --journal …'
+        )
     if asked.against_dsn is not None and asked.against is None:
         raise ValueError("--against-dsn is for the server of --against: give --against, too")
     if asked.workers is not None and asked.url is not None:

@@ -22,7 +22,7 @@ from queen.cli.client.reach import chosen
 from queen.cli.client.showing import document
 from queen.cli.ending import interruptible
 from queen.cli.errors import ExitCode, FailedError, UsageError
-from queen.cli.interface import Audited
+from queen.cli.interface import Interface
 from queen.cli.output import Json, ReaderLeft, can_be_written, conclude, err, out
 from queen.cli.progress import told
 from queen.core.errors import QueenError
@@ -47,7 +47,10 @@ audit = typer.Typer(name="audit", invoke_without_command=True)
 Dsn = Annotated[
     str | None,
     typer.Option(
-        help="PostgreSQL with the log; by default QUEEN_AUDIT_DSN.", envvar="QUEEN_AUDIT_DSN", show_default=False
+        help="PostgreSQL with the log, or NAME=URL of several databases in one text, as in DATABASE_URLS; by default "
+        "QUEEN_AUDIT_DSN.",
+        envvar="QUEEN_AUDIT_DSN",
+        show_default=False,
     ),
 ]
 
@@ -88,7 +91,10 @@ def judge(
             help="Folder with an archive of the log (queen audit archive).", show_default=False, callback=_folder
         ),
     ] = None,
-    interface: Annotated[Audited, typer.Option(help="Interface of the audited run.")] = Audited.queen,
+    interface: Annotated[
+        Interface | None,
+        typer.Option(help="Interface of the audited run.", show_default="that of the journals, if they have one"),
+    ] = None,
     master: Master = "local[*]",
     guarantee: Annotated[
         list[str] | None,
@@ -118,8 +124,6 @@ def judge(
         raise UsageError(
             "nothing to audit: give --dsn, --journal, or both; --archive may be added to --dsn or replace it"
         )
-    if archive and interface is not Audited.queen:
-        raise UsageError("an archive holds the log of Queen's interface: omit --archive or --interface")
     can_be_written(report=report)
     with explained(), interruptible():
         from spark_validation import command  # noqa: PLC0415 - `queen --help` does not wait for Spark
@@ -128,11 +132,23 @@ def judge(
 
         wanted = tuple(each.upper() for each in guarantee or ())
         where = command.Where(master, driver_memory)
-        request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, interface.value)
-        with told("starting Spark", len(choose(wanted, interface.value))) as tell:
+        spoken = _spoken(interface, journal, archive)
+        request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, spoken)
+        with told("starting Spark", len(choose(wanted, spoken))) as tell:
             made = command.make(request, lambda done, total, name: tell(done, total, name.replace("_", " ")))
     shown = partial(out.out, as_json(made), end="") if json else partial(show, made)
     conclude(made.exit_code, shown, (report, partial(as_html, made)))
+
+
+def _spoken(interface: Interface | None, journal: Path | None, archive: Path | None) -> str:
+    """The interface to audit: the one that is asked for, else that of the journals."""
+    from spark_validation.journal.interface import interface_of  # noqa: PLC0415 - as above
+
+    if archive and interface not in (None, Interface.queen):
+        raise UsageError("an archive holds the log of Queen's interface: omit --archive or --interface")
+    if interface is None and journal and not archive:
+        return interface_of(journal, Interface.queen.value)
+    return (interface or Interface.queen).value
 
 
 def _refuse_options(context: typer.Context) -> None:

@@ -10,6 +10,7 @@ from queen.core.diagnosis import Finding, Grade, Lag, SpoolFacts, judge_log, jud
 from queen.spool.state import SpoolState
 
 _UNAVAILABLE = 503
+_CONNECTED = "connected"
 _ADVICE_OF_MODE = "Is this still wanted? `queen maintenance stop {}` ends it."
 
 
@@ -36,6 +37,7 @@ class Health(Struct):
     shared_state: Modes
     spool: SpoolState | None
     clock: Clock
+    databases: dict[str, str] = {}
 
 
 class DeadLetters(Struct, rename="camel"):
@@ -61,8 +63,15 @@ class Status(Struct, rename="camel"):
 def examine_server(server: Server) -> Iterator[Finding]:
     """The findings about a server; what its token may not see is said."""
     health = server.decoded(Health, server.send("GET", "/health", also=(_UNAVAILABLE,)))
-    up = health.database == "connected"
+    up = health.database == _CONNECTED
     yield Finding("server", Grade.OK, f"{health.server} {health.version} at {server.url}")
+    whole = all(state == _CONNECTED for state in health.databases.values())
+    for name, state in health.databases.items():
+        if up and state != _CONNECTED:
+            yield Finding(
+                "database", Grade.PROBLEM, "The server does not reach it: its partitions only take pushes (spool)",
+                "Is it running? On the machine of the server, `queen doctor` says more.", name,
+            )  # fmt: skip
     if not up:
         yield Finding(
             "database",
@@ -74,7 +83,7 @@ def examine_server(server: Server) -> Iterator[Finding]:
     yield from _clock(health.clock)
     if health.spool is not None:
         yield from judge_spool(_facts(health.spool), database_up=up)
-    if up:
+    if up and whole:
         yield from _activity(server)
 
 

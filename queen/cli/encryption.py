@@ -7,13 +7,12 @@ import typer
 from rich.progress import Progress
 
 from queen.cli.client.showing import document
-from queen.cli.database import database
-from queen.cli.errors import FailedError
+from queen.cli.database import databases, document_of, fail_where, label, on_each
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import Json, err, even_unread, out
 from queen.cli.progress import bar
 from queen.config import Settings
-from queen.core.errors import DecryptionError, SettingError
+from queen.core.errors import DecryptionError, QueenError, SettingError
 from queen.postgres.dsn import parse
 from queen.postgres.pool import Pool
 from queen.postgres.rotation import Rotation, RotationStore, rotate_all
@@ -62,31 +61,35 @@ def rotate(dsn: Dsn = None, data_dir: DataDir = None, json: Json = False) -> Non
 
     If the embedded PostgreSQL of the data folder is not running, the command starts it.
 
-    --json prints an object with the numbers.
+    --json prints an object with the numbers; an array of several databases (DATABASE_URLS).
     """
     settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
     logs.configure(settings.server.log_level)
     keys = Keyring.from_settings(settings.security.encryption_key, settings.security.encryption_old_keys)
     if keys is None:
         raise SettingError("There is no encryption key: set QUEEN_ENCRYPTION_KEY")
-    rotation = _rotate(settings, keys)
+    rotations, problems = _rotate(settings, keys)
     with even_unread():
         if json:
-            document(rotation)
+            document(document_of(rotations))
         else:
-            out.print(
-                f"key {keys.current_id}: re-encrypted {rotation.changed} messages, {rotation.letters} dead letters, "
-                f"{rotation.timers} timers and schedules",
-                markup=False,
-            )
-    if rotation.unreadable:
-        named = f"; the first {_UNREADABLE_MAX} are listed above" if rotation.unreadable > _UNREADABLE_MAX else ""
-        raise FailedError(f"{rotation.unreadable} messages cannot be decrypted and were left unchanged{named}")
+            for name, rotation in rotations.items():
+                out.print(
+                    f"{label(name)}key {keys.current_id}: re-encrypted {rotation.changed} messages, {rotation.letters} "
+                    f"dead letters, {rotation.timers} timers and schedules",
+                    markup=False,
+                )
+    fail_where({**problems, **{name: _left(each) for name, each in rotations.items() if each.unreadable}})
 
 
-def _rotate(settings: Settings, keys: Keyring) -> Rotation:
-    with database(settings) as url, bar() as progress:
-        return asyncio.run(_work(url, settings, keys, _Watcher(progress)))
+def _left(rotation: Rotation) -> str:
+    named = f"; the first {_UNREADABLE_MAX} are listed above" if rotation.unreadable > _UNREADABLE_MAX else ""
+    return f"{rotation.unreadable} messages cannot be decrypted and were left unchanged{named}"
+
+
+def _rotate(settings: Settings, keys: Keyring) -> tuple[dict[str, Rotation], dict[str, QueenError]]:
+    with databases(settings) as urls, bar() as progress:
+        return on_each(urls, lambda url: asyncio.run(_work(url, settings, keys, _Watcher(progress))))
 
 
 async def _work(url: str, settings: Settings, keys: Keyring, watcher: _Watcher) -> Rotation:

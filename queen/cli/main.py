@@ -72,6 +72,7 @@ COMMANDS: dict[str, Sequence[Command]] = {
         Command(
             "redrives", "queen.cli.client.sqs.redrives:redrives", "Moves of dead letters of SQS: list, start, cancel."
         ),
+        Command("simple", "queen.cli.client.simple:queues", "Queues of simple-mq: list, show, purge."),
         Command("messages", "queen.cli.client.messages:messages", "Single messages: show, delete."),
         Command("dlq", "queen.cli.client.dlq:dlq", "Dead letters: list, replay, purge."),
         Command("groups", "queen.cli.client.groups:groups", "Consumer groups: list, show, pause, resume, delete."),

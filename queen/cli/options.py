@@ -26,8 +26,10 @@ DataDir = Annotated[
 
 
 def environment_with(**options: object) -> dict[str, str]:
-    """The environment, overridden by the given options."""
-    return {**os.environ, **{name: str(value) for name, value in options.items() if value is not None}}
+    """The environment, overridden by the given options; one database that is named replaces several."""
+    given = {name: str(value) for name, value in options.items() if value is not None}
+    replaced = {"DATABASE_URLS"} if "DATABASE_URL" in given else set()
+    return {**{name: value for name, value in os.environ.items() if name not in replaced}, **given}
 
 
 def settings_from(environment: Mapping[str, str], data_dir: Path | None) -> Settings:
@@ -37,9 +39,9 @@ def settings_from(environment: Mapping[str, str], data_dir: Path | None) -> Sett
         SettingError: a value is invalid, or contradicts another.
     """
     settings = from_environment(environment)
-    if data_dir is not None and settings.database.url:
+    if data_dir is not None and (settings.database.url or settings.database.shards):
         raise SettingError(
-            "--data-dir is the folder of the embedded PostgreSQL, but --dsn, DATABASE_URL or PG_HOST names "
-            "another: give only one of them"
+            "--data-dir is the folder of the embedded PostgreSQL, but --dsn, DATABASE_URL, DATABASE_URLS or PG_HOST "
+            "names another: give only one of them"
         )
     return settings

@@ -9,11 +9,10 @@ import asyncpg
 import typer
 
 from queen.cli.client.showing import document
-from queen.cli.database import database
-from queen.cli.errors import FailedError
+from queen.cli.database import databases, fail_where, label, labelled, on_each
 from queen.cli.options import DataDir, Dsn, environment_with, settings_from
 from queen.cli.output import Json, out
-from queen.core.errors import DatabaseSetupError
+from queen.core.errors import DatabaseSetupError, QueenError
 from queen.postgres import earlier_procedures
 from queen.postgres.dsn import parse
 from queen.postgres.setup import open_connection, prepare
@@ -37,17 +36,20 @@ def _procedures() -> None:
 def list_(dsn: Dsn = None, data_dir: DataDir = None, json: Json = False) -> None:
     """List the procedures of which an earlier version is kept, and which of those are in use.
 
-    --json prints an array.
+    --json prints an array, with the database of each if there are several (DATABASE_URLS).
     """
-    found = _on_database(dsn, data_dir, earlier_procedures.list_earlier)
+    found, problems = _on_databases(dsn, data_dir, earlier_procedures.list_earlier)
+    rows = [(name, each) for name, listed in found.items() for each in listed]
     if json:
-        document(found)
-        return
-    for each in found:
-        state = "earlier version in use" if each.restored else "current version in use"
-        out.print(
-            f"{each.signature}: replaced {each.replaced_at:%Y-%m-%d %H:%M}, {state}", markup=False, soft_wrap=True
-        )
+        document([labelled(name, each) for name, each in rows])
+    else:
+        for name, each in rows:
+            state = "earlier version in use" if each.restored else "current version in use"
+            out.print(
+                f"{label(name)}{each.signature}: replaced {each.replaced_at:%Y-%m-%d %H:%M}, {state}",
+                markup=False, soft_wrap=True,
+            )  # fmt: skip
+    fail_where(problems)
 
 
 @procedures.command("restore")
@@ -56,32 +58,37 @@ def restore(name: Name, dsn: Dsn = None, data_dir: DataDir = None) -> None:
 
     It stays in use, also after a restart, until `queen procedures reset` or the next upgrade.
     """
-    done = _on_database(dsn, data_dir, lambda connection: earlier_procedures.restore(connection, name))
-    if not done:
-        raise FailedError(f"No earlier version of {name} is kept: see `queen procedures list`")
-    for signature in done:
-        out.print(f"{signature}: earlier version in use", markup=False, soft_wrap=True)
+    done, problems = _on_databases(dsn, data_dir, lambda connection: earlier_procedures.restore(connection, name))
+    missing = f"No earlier version of {name} is kept: see `queen procedures list`"
+    for database, signatures in done.items():
+        for signature in signatures:
+            out.print(f"{label(database)}{signature}: earlier version in use", markup=False, soft_wrap=True)
+    fail_where({**problems, **{database: missing for database, signatures in done.items() if not signatures}})
 
 
 @procedures.command("reset")
 def reset(dsn: Dsn = None, data_dir: DataDir = None) -> None:
     """Return to the current version of every procedure."""
-    _on_database(dsn, data_dir, earlier_procedures.forget_restored, then_prepare=True)
-    out.print("All procedures are those of this version", markup=False)
+    done, problems = _on_databases(dsn, data_dir, earlier_procedures.forget_restored, then_prepare=True)
+    for database in done:
+        out.print(f"{label(database)}All procedures are those of this version", markup=False)
+    fail_where(problems)
 
 
-def _on_database(
+def _on_databases(
     dsn: str | None,
     data_dir: Path | None,
     work: Callable[["asyncpg.Connection[Any]"], Awaitable[T]],
     *,
     then_prepare: bool = False,
-) -> T:
-    """The result of a function on the database, whose schema is that of this version."""
+) -> tuple[dict[str, T], dict[str, QueenError]]:
+    """The results of a function by name of the database, whose schema is that of this version; and errors."""
     settings = settings_from(environment_with(DATABASE_URL=dsn, QUEEN_DATA_DIR=data_dir), data_dir)
     logs.configure(settings.server.log_level)
-    with database(settings) as url:
-        return asyncio.run(_work(url, settings.database.connect_timeout_ms, work, then_prepare))
+    with databases(settings) as urls:
+        return on_each(
+            urls, lambda url: asyncio.run(_work(url, settings.database.connect_timeout_ms, work, then_prepare))
+        )
 
 
 async def _work(

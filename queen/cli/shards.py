@@ -35,6 +35,7 @@ class Row(Struct, frozen=True, rename="camel"):
         state: ``active``: takes new partitions; ``drained``: keeps those that it has; ``retired``: has none; ``new``:
             no shard yet.
         partitions: how many it has; ``None``: it is unavailable.
+        queues: how many queues of simple-mq and SQS it has.
         version: the version of the list that it knows.
     """
 
@@ -42,6 +43,7 @@ class Row(Struct, frozen=True, rename="camel"):
     slot: int | None
     state: str
     partitions: int | None
+    queues: int | None
     version: int | None
     place: str
 
@@ -62,11 +64,18 @@ def list_(json: Json = False) -> None:
         document(rows)
         return
     listing = Listing(
-        "name", "slot", "state", "partitions", "version", "place", right=("slot", "partitions", "version")
+        "name",
+        "slot",
+        "state",
+        "partitions",
+        "queues",
+        "version",
+        "place",
+        right=("slot", "partitions", "queues", "version"),
     )
     for row in rows:
         partitions = "unavailable" if row.partitions is None else row.partitions
-        listing.add(row.name, row.slot, row.state, partitions, row.version, row.place)
+        listing.add(row.name, row.slot, row.state, partitions, row.queues, row.version, row.place)
     listing.show()
 
 
@@ -113,6 +122,8 @@ async def _changed(targets: dict[str, Target], make: Callable[[ShardList], Shard
                 f"{empty} has {number} partitions: delete their queues, or wait until they are empty and removed "
                 "(PARTITION_CLEANUP_DAYS)"
             )
+        if row.queues:
+            raise FailedError(f"{empty} has {row.queues} queues of simple-mq or SQS: delete them first")
     return await change(targets, make)
 
 
@@ -128,7 +139,7 @@ def _row(name: str, shard: Shard | None, stored: Stored | None, target: Target |
     version = stored.shards.version if stored is not None and stored.shards is not None else None
     return Row(
         name, None if shard is None else shard.slot, _state(shard), None if stored is None else stored.partitions,
-        version, "" if target is None else target.place,
+        None if stored is None else stored.queues, version, "" if target is None else target.place,
     )  # fmt: skip
 
 

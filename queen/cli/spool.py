@@ -210,9 +210,9 @@ def _where(settings: Settings, folder: Path | None) -> Path:
 
 
 def paths(settings: Settings, folder: Path | None) -> Sequence[Path]:
-    """The folders that may have a spool of this machine."""
+    """The folders that may have a spool of this machine; of several databases each has one, of its name."""
     path = _where(settings, folder)
-    if folder or settings.spool.folder:
+    if folder or (settings.spool.folder and not settings.database.shards):
         return [path]
     return sorted(path.iterdir()) if path.is_dir() else []
 

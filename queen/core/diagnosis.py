@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from shlex import quote
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from queen.core.statistics import OutboxState, TimersState
 
@@ -25,12 +25,14 @@ class Finding(Struct, frozen=True):
         grade: its severity.
         text: the finding.
         advice: what to do; empty if nothing.
+        database: the name of the one of several databases that it is about.
     """
 
     topic: str
     grade: Grade
     text: str
     advice: str = ""
+    database: str | UnsetType = UNSET
 
 
 class Table(Struct, frozen=True):

@@ -25,19 +25,38 @@ def slot_of(number: int) -> int:
     return number >> SLOT_BITS
 
 
-def lease_on(slot: int) -> UUID:
-    """A lease that says on which shard it is: a UUID of version 8 (RFC 9562) whose last byte is the slot."""
-    bits = uuid4().int & ~(0xF << 76) & ~0xFF
+def marked(number: UUID, slot: int) -> UUID:
+    """The same number as a UUID of version 8 (RFC 9562) whose last byte is the slot of a shard."""
+    bits = number.int & ~(0xF << 76) & ~0xFF
     return UUID(int=bits | 8 << 76 | slot)
+
+
+def slot_of_mark(number: UUID) -> int | None:
+    """The slot of the shard that a number names; ``None``: it names none."""
+    return number.int & 0xFF if number.version == 8 else None
+
+
+def lease_on(slot: int) -> UUID:
+    """A lease that says on which shard it is."""
+    return marked(uuid4(), slot)
 
 
 def slot_of_lease(text: str) -> int | None:
     """The slot of the shard of a lease; ``None``: it does not say."""
     try:
-        lease = UUID(text)
+        return slot_of_mark(UUID(text))
     except ValueError:
         return None
-    return lease.int & 0xFF if lease.version == 8 else None
+
+
+def queue_on(number: UUID, slot: int) -> UUID:
+    """The number of a queue of simple-mq or SQS on a shard; as it is on the first one, where all were before."""
+    return marked(number, slot) if slot else number
+
+
+def slot_of_queue(number: UUID) -> int:
+    """The slot of the shard of a queue of simple-mq or SQS."""
+    return slot_of_mark(number) or 0
 
 
 class Shard(Struct, frozen=True):

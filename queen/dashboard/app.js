@@ -1,6 +1,7 @@
 // The frame around all pages: session, menu, current page, refresh.
 
 import { ApiError, call } from "./api.js";
+import { explained, unavailable } from "./databases.js";
 import { button, fill, h, select } from "./dom.js";
 import { clearNotices, noticeRegion } from "./notices.js";
 import { operations } from "./operations.js";
@@ -12,7 +13,7 @@ import { theme } from "./theme.js";
 const REFRESH_MS = 5000;
 const PAGES = [
   ["overview", "Overview"], ["queues", "Queues"], ["messages", "Messages"], ["dead-letters", "Dead letters"],
-  ["groups", "Consumer groups"], ["traces", "Traces"], ["sqs", "SQS queues"], ["system", "System"], ["maintenance", "Maintenance"],
+  ["groups", "Consumer groups"], ["traces", "Traces"], ["sqs", "SQS queues"], ["simple", "simple-mq"], ["system", "System"], ["maintenance", "Maintenance"],
 ];
 
 const root = h("div", { class: "app" });
@@ -101,7 +102,8 @@ async function refresh() {
     if (shown === current) problem.hidden = true;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    if (shown === current) showProblem(error.message);
+    const text = await explained(error);
+    if (shown === current) showProblem(text);
   } finally {
     busy = false;
     if (shown === current) showLoading(false);
@@ -127,7 +129,10 @@ async function showHealth() {
 
 async function judged() {
   try {
-    const { shared_state: modes, spool, clock } = await call(operations.getHealth);
+    const health = await call(operations.getHealth);
+    const { shared_state: modes, spool, clock } = health;
+    const down = unavailable(health);
+    if (down.length) return [`Database ${down.join(", ")} unavailable`, "bad"];
     if (modes.maintenance_mode || modes.pop_maintenance_mode) return ["Maintenance", "warn"];
     if (spool?.spooling) return ["Replaying the spool", "warn"];
     if (spool?.held_partitions) return ["Partitions held back", "warn"];

@@ -1,6 +1,7 @@
 // What is wrong with the installation now, and what to do. The conditions are those of the alerts of deploy/prometheus,
 // and what only PostgreSQL and the workers can tell.
 
+import { unavailable } from "./databases.js";
 import { bytes, count, duration, milliseconds, percent } from "./format.js";
 import { to } from "./router.js";
 
@@ -33,8 +34,10 @@ export function findings({ metric, health, refused, statistics, workers }) {
 function ofServer(metric, health, refused) {
   const { maintenance_mode: pushesOff, pop_maintenance_mode: popsOff } = health.shared_state;
   const up = metric("queen_database_up");
-  const spooling = metric("queen_spool_active") && !pushesOff;
+  const down = up ? unavailable(health) : [];
+  const spooling = metric("queen_spool_active") && !pushesOff && !down.length;
   return [
+    down.length && bad(`Database ${down.join(", ")} does not answer`, "Pushes to its partitions go to the spool, their pops wait, and lists and figures of all databases are refused (503). The others go on."),
     !up && bad("PostgreSQL does not answer", "Pushes go to the spool, pops wait, acks are refused (503). Check PostgreSQL, the network to it, and max_connections."),
     up && spooling && bad("Pushes go to the spool, although PostgreSQL answers", "Commits may block: is a synchronous standby down? Run queen doctor.", MAINTENANCE),
     metric("queen_spool_bytes") > FULL * metric("queen_spool_bytes_max") && bad(`The spool is full up to ${percent(Math.round(100 * metric("queen_spool_bytes") / metric("queen_spool_bytes_max")))}`, "When it is full, pushes are refused. Bring PostgreSQL back, or raise FILE_BUFFER_MAX_BYTES.", MAINTENANCE),

@@ -9,6 +9,8 @@ import * as messages from "./pages/messages.js";
 import * as overview from "./pages/overview.js";
 import * as queue from "./pages/queue.js";
 import * as queues from "./pages/queues.js";
+import * as simple from "./pages/simple.js";
+import * as simpleQueue from "./pages/simple_queue.js";
 import * as sqs from "./pages/sqs.js";
 import * as sqsQueue from "./pages/sqs_queue.js";
 import * as system from "./pages/system.js";
@@ -28,6 +30,8 @@ const MODULES = {
   "traces/1": trace,
   "sqs": sqs,
   "sqs/1": sqsQueue,
+  "simple": simple,
+  "simple/1": simpleQueue,
   "system": system,
   "maintenance": maintenance,
 };

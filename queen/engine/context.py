@@ -102,6 +102,10 @@ class Context:
         """The context of the database that gave a number to a partition, a queue, a dead letter or a stream."""
         return self
 
+    def places(self, _name: str) -> "Sequence[tuple[int, Context]]":
+        """The databases, by slot, where a queue of simple-mq or SQS may be; that of a new one first."""
+        return ((0, self),)
+
     async def home(self, _queue: str, _partition: str) -> "Context":
         """The context of the database of a partition, or of the one where it would be made."""
         return self

@@ -27,6 +27,7 @@ from queen.operations.health import get_health, get_liveness, get_readiness
 from queen.operations.identity import get_identity
 from queen.operations.labels import list_namespaces, list_tasks
 from queen.operations.lagging import list_lagging_partitions
+from queen.operations.list_databases import list_databases
 from queen.operations.list_dead_letters import list_dead_letters
 from queen.operations.list_messages import list_messages
 from queen.operations.list_traces import list_trace_names, list_traces_by_name, list_traces_of_message
@@ -152,6 +153,7 @@ TOPICS: Sequence[Topic] = (
             list_queue_messages,
             get_analytics,
             get_buffers,
+            list_databases,
             get_system_metrics,
             get_worker_metrics,
             get_queue_lag,

@@ -44,7 +44,7 @@ async def get_contract(server: Server, _req: QueenRequest, resp: falcon.asgi.Res
 
 @lru_cache(maxsize=1)
 def _document(server: Server) -> bytes:
-    return msgspec.json.encode(document(server.topics))
+    return msgspec.json.encode(document(server.topics, over_several=bool(server.settings.database.shards)))
 
 
 @operation(

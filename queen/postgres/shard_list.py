@@ -13,7 +13,12 @@ from queen.postgres.setup import open_connection
 
 READ = "SELECT * FROM queen.read_shards_v1()"
 _STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7, $8)"
-_CONTENTS = "SELECT EXISTS (SELECT 1 FROM queen.queues), (SELECT count(*) FROM queen.partitions)"
+_CONTENTS = """
+SELECT EXISTS (SELECT 1 FROM queen.queues) OR EXISTS (SELECT 1 FROM simple_mq.queues)
+    OR EXISTS (SELECT 1 FROM simple_mq.sqs_queues),
+    (SELECT count(*) FROM queen.partitions),
+    (SELECT count(*) FROM simple_mq.queues) + (SELECT count(*) FROM simple_mq.sqs_queues)
+"""
 _MISMATCH = "QN007"
 _READ_DEFINITIONS = "SELECT * FROM queen.read_definitions_v1()"
 _TAKE_DEFINITIONS = "SELECT queen.take_definitions_v1($1, $2)"
@@ -29,12 +34,14 @@ class Stored(Struct, frozen=True):
         own: the name of this database in the list.
         populated: whether it has queues.
         partitions: how many it has.
+        queues: how many queues of simple-mq and SQS it has.
     """
 
     shards: ShardList | None
     own: str | None
     populated: bool
     partitions: int
+    queues: int = 0
 
 
 async def read(target: Target) -> Stored:
@@ -47,11 +54,11 @@ async def read(target: Target) -> Stored:
     connection = await open_connection(target)
     try:
         rows = await connection.fetch(READ)
-        [(populated, partitions)] = await connection.fetch(_CONTENTS)
+        [(populated, partitions, queues)] = await connection.fetch(_CONTENTS)
     finally:
         await connection.close()
     own = next((row["name"] for row in rows if row["own"]), None)
-    return Stored(shards_of(rows), own, populated, partitions)
+    return Stored(shards_of(rows), own, populated, partitions, queues)
 
 
 def shards_of(rows: Sequence[Mapping[str, Any]]) -> ShardList | None:

@@ -50,6 +50,10 @@ class ShardedContext(Context):
         slot = min([slot for slot in self._contexts if slot > slot_of(number)], default=None)
         return None if slot is None else slot << SLOT_BITS
 
+    def places(self, name: str) -> Sequence[tuple[int, Context]]:  # noqa: D102
+        slots = [self._homes.shards.slot(shard) for shard in self._homes.shards.candidates("", name)]
+        return [(slot, self._contexts[slot]) for slot in slots if slot is not None and slot in self._contexts]
+
     async def home(self, queue: str, partition: str) -> Context:  # noqa: D102
         found = await self._homes.find([(queue, partition)])
         return self._contexts[found[queue, partition]]

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from queen.core.errors import CapacityError, ConflictError, PartlyStoredError
 from queen.core.job_type import JobType
-from queen.core.placement import slot_of, slot_of_lease
+from queen.core.placement import slot_of, slot_of_lease, slot_of_queue
 from queen.log import ids
 from queen.log.requests import (
     Ack,
@@ -34,7 +34,7 @@ from queen.log.requests import (
 )
 from queen.shards.homes import Homes, Key
 
-#: The shard that has the queues of simple-mq and SQS, and that answers for numbers that no shard has given.
+#: The shard that answers for numbers that no shard has given.
 FIRST = 0
 _ABSENT = "absent"
 
@@ -395,16 +395,20 @@ class TimerDivision:
 
 
 class SimpleMqDivision:
-    """The queues of simple-mq and SQS are all on the first shard."""
+    """A queue of simple-mq or SQS is on the shard that its number names."""
 
-    def slots(self, _request: Any) -> list[int]:  # noqa: ANN401, D102
-        return [FIRST]
+    def __init__(self, engines: Container[int]) -> None:
+        self._engines = engines
+
+    def slots(self, request: Any) -> list[int]:  # noqa: ANN401, D102
+        slot = slot_of_queue(getattr(request, "queue_id", None) or request.queue)
+        return [slot if slot in self._engines else FIRST]
 
     def partitions(self, _request: Any) -> list[Key]:  # noqa: ANN401, D102
         return []
 
     async def divide(self, request: Any) -> Whole:  # noqa: ANN401, D102
-        return Whole(FIRST, request)
+        return Whole(self.slots(request)[0], request)
 
 
 def divisions(homes: Homes, slots: Collection[int]) -> Mapping[JobType, Division]:
@@ -419,5 +423,5 @@ def divisions(homes: Homes, slots: Collection[int]) -> Mapping[JobType, Division
         JobType.CYCLE: CycleDivision(homes),
         JobType.TIMER: TimerDivision(homes, slots),
     }
-    simple_mq = SimpleMqDivision()
+    simple_mq = SimpleMqDivision(slots)
     return {kind: found.get(kind, simple_mq) for kind in JobType}

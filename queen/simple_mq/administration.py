@@ -1,11 +1,15 @@
-"""Deletes queues of simple-mq, and requeues messages."""
+"""Creates, lists and deletes queues of simple-mq, and requeues messages."""
 
+from itertools import chain
 from uuid import UUID
 
+from msgspec import structs
+
+from queen.core.placement import queue_on
 from queen.engine.context import Context
 from queen.simple_mq.handlers import announce
-from queen.simple_mq.interface import SimpleMq
-from queen.simple_mq.requests import NO_QUEUE, QUEUE_SIZE_MAX, Requeued, RequeuedAll
+from queen.simple_mq.interface import SimpleMq, home_of
+from queen.simple_mq.requests import NO_QUEUE, QUEUE_SIZE_MAX, ListedQueue, NewQueue, Requeued, RequeuedAll
 
 _REQUEUED = {
     "requeued": "success",
@@ -16,8 +20,28 @@ _REQUEUED = {
 }
 
 
+async def create_queue(context: Context, queue: NewQueue, queues_max: int) -> UUID | None:
+    """The id of a new queue; ``None`` if there are too many."""
+    slot, here = context.places(queue.name)[0]
+    placed = structs.replace(queue, queue_id=queue_on(queue.queue_id, slot))
+    made = await here.with_retries(lambda _again: SimpleMq.of(here).administration.create_queue(placed, queues_max))
+    return placed.queue_id if made else None
+
+
+async def list_queues(context: Context, search: str, after: UUID | None, limit: int) -> list[ListedQueue]:
+    """A page of the queues of all databases, by their numbers."""
+
+    async def of_database(each: Context) -> list[ListedQueue]:
+        queues = SimpleMq.of(each).administration
+        return await each.with_retries(lambda _again: queues.list_queues(search, after, limit))
+
+    found = chain(*await context.everywhere(of_database))
+    return sorted(found, key=lambda each: each.queue_id)[:limit]
+
+
 async def delete_queue(context: Context, queue: UUID) -> str:
     """Deletes a queue and its messages: ``deleted``, ``unknown``, or the id of the queue whose dead letters it has."""
+    context = home_of(context, queue)
     queues, outcomes = SimpleMq.of(context).administration, SimpleMq.of(context).outcomes
     outcome, lost = await context.tried(lambda _again: queues.delete_queue(queue))
     if outcome == "unknown" and lost:
@@ -34,6 +58,7 @@ async def delete_queue(context: Context, queue: UUID) -> str:
 
 async def requeue(context: Context, queue: UUID, message: UUID) -> Requeued:
     """Requeues a message: to the source queue of a dead-letter queue, or in its own queue."""
+    context = home_of(context, queue)
     done = await context.with_retries(lambda _again: SimpleMq.of(context).administration.requeue(queue, message))
     # An unknown message has no destination: the queue may not exist.
     SimpleMq.of(context).outcomes.add(done.destination or NO_QUEUE, "requeue", _REQUEUED[done.outcome])
@@ -45,7 +70,7 @@ async def requeue(context: Context, queue: UUID, message: UUID) -> Requeued:
 
 async def requeue_all(context: Context, queue: UUID) -> RequeuedAll:
     """Requeues all messages of a dead-letter queue for which the source queue has room."""
-    total = 0
+    context, total = home_of(context, queue), 0
     while True:
         done = await context.with_retries(lambda _again: SimpleMq.of(context).administration.requeue_all(queue))
         total += done.requeued

@@ -20,6 +20,7 @@ SIMPLE_MQ = Topic(
     "dead-letter queues.",
     [
         create_queue.create_queue,
+        queues.list_queues,
         queues.get_queue,
         queues.delete_queue,
         requeue.requeue_queue,

@@ -1,13 +1,21 @@
 """simple-mq and SQS in an engine: their storage, and the counters."""
 
+from uuid import UUID
+
 from msgspec import Struct
 
+from queen.core.placement import SLOT_BITS, slot_of_queue
 from queen.engine.context import Context
 from queen.postgres.pool import Pool
 from queen.simple_mq.outcome_counters import OutcomeCounters
 from queen.simple_mq.sqs_storage import SqsAdministrationStore, SqsStore
 from queen.simple_mq.sqs_used import UsedQueues
 from queen.simple_mq.storage import SimpleMqAdministrationStore, SimpleMqStore
+
+
+def home_of(context: Context, queue: UUID) -> Context:
+    """The context of the database of a queue, which its number names."""
+    return context.at(slot_of_queue(queue) << SLOT_BITS)
 
 
 class SimpleMq(Struct, frozen=True):

@@ -3,7 +3,9 @@
 Names are those of the original, with underscores in place of dots.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from uuid import UUID
 
 from prometheus_client import Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -44,9 +46,28 @@ METER_NAMES = (
 
 async def statistics_of_queues(context: Context, queues_max: int) -> Iterable[Metric]:
     """The metrics of at most so many queues, from the database."""
-    simple_mq = SimpleMq.of(context)
-    await simple_mq.outcomes.flush()
-    return families(await simple_mq.administration.statistics(queues_max))
+
+    async def of_database(each: Context) -> Statistics:
+        simple_mq = SimpleMq.of(each)
+        await simple_mq.outcomes.flush()
+        return await simple_mq.administration.statistics(queues_max)
+
+    return families(_together(await context.everywhere(of_database), queues_max))
+
+
+def _together(all_: Sequence[Statistics], queues_max: int) -> Statistics:
+    """The statistics of all databases; a queue is in one of them."""
+    if len(all_) == 1:
+        return all_[0]
+    of_queues = [each for found in all_ for each in found.of_queues][:queues_max]
+    own = {NO_QUEUE, *(each.queue for each in of_queues)}
+    outcomes: Counter[tuple[UUID, str, str]] = Counter()
+    for found in all_:
+        for queue, operation, outcome, total in found.outcomes:
+            if queue in own:
+                outcomes[queue, operation, outcome] += total
+    counted = [(*key, total) for key, total in outcomes.items()]
+    return Statistics(sum(found.queues for found in all_), of_queues, counted)
 
 
 def families(statistics: Statistics) -> Iterator[Metric]:

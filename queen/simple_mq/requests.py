@@ -149,6 +149,14 @@ class Acknowledged(Struct, frozen=True):
     outcomes: Sequence[str]
 
 
+class ListedQueue(Struct, frozen=True):
+    """A queue in a list; ``parent_id``: the queue whose dead letters it holds."""
+
+    queue_id: UUID
+    parent_id: UUID | None
+    info: QueueInfo
+
+
 class ExtendVisibility(Struct, frozen=True):
     """Hides a message in flight until this many seconds from now; 0 makes it visible at once."""
 

@@ -23,9 +23,14 @@ _COUNTERS: Mapping[str, tuple[str, str]] = {
 
 async def statistics_of_sqs(context: Context, queues_max: int) -> Iterable[Metric]:
     """The metrics of at most so many queues, from the database."""
-    await SimpleMq.of(context).outcomes.flush()
-    number, statistics = await Sqs.of(context).administration.statistics(queues_max)
-    return families(number, statistics)
+
+    async def of_database(each: Context) -> tuple[int, Sequence[SqsStatistics]]:
+        await SimpleMq.of(each).outcomes.flush()
+        return await Sqs.of(each).administration.statistics(queues_max)
+
+    found = await context.everywhere(of_database)
+    statistics = [each for _, some in found for each in some]
+    return families(sum(number for number, _ in found), statistics[:queues_max])
 
 
 def families(number: int, statistics: Sequence[SqsStatistics]) -> Iterator[Metric]:

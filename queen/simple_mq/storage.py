@@ -12,6 +12,7 @@ from queen.simple_mq.requests import (
     Dequeued,
     Enqueued,
     Extended,
+    ListedQueue,
     Message,
     NewQueue,
     QueueInfo,
@@ -34,6 +35,7 @@ _ACKNOWLEDGE = "SELECT * FROM simple_mq.acknowledge_v1($1, $2)"
 _EXTEND = "SELECT * FROM simple_mq.extend_visibility_v1($1, $2, $3)"
 _CREATE = "SELECT simple_mq.create_queue_v1($1, $2, $3, $4, $5, $6, $7) AS made"
 _DESCRIBE = "SELECT * FROM simple_mq.describe_queue_v1($1)"
+_LIST = "SELECT * FROM simple_mq.list_queues_v1($1, $2, $3)"
 _DELETE = "SELECT simple_mq.delete_queue_v1($1) AS outcome"
 _PURGE = "SELECT simple_mq.purge_v1($1) AS removed"
 _REQUEUE = "SELECT * FROM simple_mq.requeue_v1($1, $2)"
@@ -144,6 +146,11 @@ class SimpleMqAdministrationStore:
         """Settings and number of messages."""
         rows = await self._pool.fetch(_DESCRIBE, queue)
         return QueueInfo(*rows[0]) if rows else None
+
+    async def list_queues(self, search: str, after: UUID | None, limit: int) -> list[ListedQueue]:
+        """A page of queues whose names contain a text in lower case, by id."""
+        rows = await self._pool.fetch(_LIST, search, after, limit)
+        return [ListedQueue(queue, parent, QueueInfo(*rest)) for queue, parent, *rest in rows]
 
     async def delete_queue(self, queue: UUID) -> str:
         """``deleted``, ``unknown``, or the id of the queue whose dead-letter queue it is."""

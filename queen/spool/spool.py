@@ -53,7 +53,7 @@ SPOOLING, MAINTENANCE, POP_MAINTENANCE = "spooling", "maintenance", "pop-mainten
 _HELD_PARTITIONS = "held-back"
 _ENCRYPTED, _NEW = "encrypted-queues", ".new"
 _SQS_QUEUES = "sqs-queues"
-_LEDGER, _APPEND_LOCK, _REPLAY_LOCK = "ledger", "append.lock", "replay.lock"
+_LEDGER, _APPEND_LOCK, _REPLAY_LOCK, _QUEUES_LOCK = "ledger", "append.lock", "replay.lock", "sqs-queues.lock"
 _TRIAL, _TRIAL_BYTES = "trial", 64 << 10
 _WRITING, _COMPLETE, _FAILED, _MAKING = ".buf.tmp", ".buf", ".failed", ".failed.tmp"
 _HELD_BACK, _HELD_FAILED = ".held", "-held.failed"
@@ -256,7 +256,7 @@ class Spool:
 
     @property
     def sqs_queues_size(self) -> int:
-        """Bytes of the list of used queues: it changes whenever the list does."""
+        """Bytes of the list of used queues."""
         return self._folder.size(_SQS_QUEUES) if self._folder.exists(_SQS_QUEUES) else 0
 
     def sqs_queues(self) -> bytes:
@@ -265,7 +265,15 @@ class Spool:
 
     def note_sqs_queue(self, line: bytes) -> None:
         """Adds a queue to the list; a crash of the machine may undo it. Raises OSError."""
-        self._folder.append(_SQS_QUEUES, b"\n" + line)
+        with self.held(_QUEUES_LOCK):
+            self._folder.append(_SQS_QUEUES, b"\n" + line)
+
+    def shorten_sqs_queues(self, shortened: Callable[[bytes], bytes]) -> None:
+        """Replaces the list by what a function makes of it, unless that is as long. Raises OSError."""
+        with self.held(_QUEUES_LOCK):
+            content = self.sqs_queues()
+            if len(short := shortened(content)) < len(content):
+                self._replace(_SQS_QUEUES, short)
 
     def _replace(self, name: str, content: bytes) -> None:
         """Replaces the content of a small file atomically."""
@@ -278,17 +286,17 @@ class Spool:
 
     # ------------------------------------------------------------ locks
 
-    def hold(self) -> Lock:
-        """Waits for the lock of all appends."""
-        lock = self._folder.lock(_APPEND_LOCK, wait=True)
+    def hold(self, name: str = _APPEND_LOCK) -> Lock:
+        """Waits for the lock of all appends, or another one."""
+        lock = self._folder.lock(name, wait=True)
         if lock is None:
             raise SpoolError("The lock of the spool could not be acquired")
         return lock
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Holds the lock of all appends for a block."""
-        lock = self.hold()
+    def held(self, name: str = _APPEND_LOCK) -> Iterator[None]:
+        """Holds the lock of all appends, or another one, for a block."""
+        lock = self.hold(name)
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""Receipt handles: message and delivery, authenticated so that a client can neither invent one nor use it elsewhere."""
+"""Receipt handles: message, delivery and its time, authenticated so that clients can neither invent nor move one."""
 
 import hashlib
 import hmac
@@ -10,16 +10,17 @@ from msgspec import Struct
 from queen.sqs.errors import invalid_handle
 
 _MAC_BYTES = 16
-#: An id, a number, and the code.
-_BYTES = 16 + 4 + _MAC_BYTES
-_CHARS = 48
+#: An id, a number, a time, and the code.
+_BYTES = 16 + 4 + 6 + _MAC_BYTES
+_CHARS = 56
 
 
 class Delivery(Struct, frozen=True):
-    """One delivery of a message: the message, and how often it had been delivered."""
+    """One delivery of a message: the message, how often it had been delivered, and when, in milliseconds since 1970."""
 
     message_id: UUID
     receive_count: int
+    received_ms: int
 
 
 class Handles:
@@ -33,9 +34,9 @@ class Handles:
         # A key of its own: the secret is also that of notifications between servers.
         self._key = hmac.digest(secret.encode(), b"receipt handles of SQS", hashlib.sha256)
 
-    def seal(self, queue: UUID, message_id: UUID, receive_count: int) -> str:
+    def seal(self, queue: UUID, message_id: UUID, receive_count: int, received_ms: int) -> str:
         """The receipt handle of a delivery from a queue."""
-        text = message_id.bytes + receive_count.to_bytes(4)
+        text = message_id.bytes + receive_count.to_bytes(4) + received_ms.to_bytes(6)
         return urlsafe_b64encode(text + self._mac(queue, text)).decode()
 
     def open(self, queue: UUID, handle: str) -> Delivery:
@@ -47,7 +48,7 @@ class Handles:
         text, mac = data[:-_MAC_BYTES], data[-_MAC_BYTES:]
         if len(data) != _BYTES or not hmac.compare_digest(mac, self._mac(queue, text)):
             raise invalid_handle(handle)
-        return Delivery(UUID(bytes=text[:16]), int.from_bytes(text[16:]))
+        return Delivery(UUID(bytes=text[:16]), int.from_bytes(text[16:20]), int.from_bytes(text[20:]))
 
     def _mac(self, queue: UUID, text: bytes) -> bytes:
         return hmac.digest(self._key, queue.bytes + text, hashlib.sha256)[:_MAC_BYTES]

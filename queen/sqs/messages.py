@@ -1,5 +1,6 @@
 """The actions that send and receive messages."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -313,7 +314,9 @@ def _shown(
     kept = contents.unpack(message.attributes)
     found: Result = {
         "MessageId": str(message.sent_id or message.message_id),
-        "ReceiptHandle": handles.seal(queue.queue_id, message.message_id, message.receive_count),
+        "ReceiptHandle": handles.seal(
+            queue.queue_id, message.message_id, message.receive_count, int(time.time() * 1000)
+        ),
         "MD5OfBody": contents.md5(body),
         "Body": body,
     }

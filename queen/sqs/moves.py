@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from queen.core.placement import slot_of_queue
 from queen.simple_mq import sqs_administration as storage
 from queen.simple_mq.sqs_requests import SqsMove, SqsQueue
 from queen.sqs.addresses import name_of_arn
@@ -35,6 +36,11 @@ async def start_message_move_task(call: Call) -> Result:
         raise invalid_value("Source and destination must be queues of the same type.")
     if destination is not None and destination.queue_id == source.queue_id:
         raise invalid_value("Source queue arn and destination queue arn cannot be the same.")
+    if destination is not None and slot_of_queue(destination.queue_id) != slot_of_queue(source.queue_id):
+        raise invalid_value(
+            "Source and destination are on different databases. Queues whose names are equal up to -- are on one, as "
+            "orders and orders--dlq."
+        )
     if not await call.run(lambda context: storage.dead_letter_sources(context, source.queue_id, "", 1)):
         raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
     target = None if destination is None else destination.queue_id

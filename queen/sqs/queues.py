@@ -58,6 +58,11 @@ async def _check_redrive(call: Call, name: str, given: Mapping[str, str], *, fif
         reason = "Dead-letter queue must be same type of queue as the source."
     elif not rules.allowed_of(target.attributes.get("RedriveAllowPolicy")).admits(name):
         reason = "The dead-letter queue's RedriveAllowPolicy does not allow this queue."
+    elif not await call.run(lambda context: storage.are_together(context, name, target)):
+        reason = (
+            f"{target.name} is on another database than {name}. Queues whose names are equal up to -- are on one: give "
+            f"the dead-letter queue a name such as {storage.dead_letter_name_for(name)}."
+        )
     if reason:
         raise invalid_parameter("RedrivePolicy", value, reason)
 

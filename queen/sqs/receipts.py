@@ -1,5 +1,6 @@
 """The actions that take receipt handles: to delete messages, and to change how long they stay hidden."""
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,9 @@ async def _hide(call: Call, queue: SqsQueue, entries: Sequence[Any]) -> Errors |
 
     def opened(entry: Any) -> Delivery:  # noqa: ANN401 - a struct made from the model
         _check_seconds(entry.VisibilityTimeout)
-        return _opened(handles, queue, entry)
+        delivery = _opened(handles, queue, entry)
+        _check_total(delivery, entry.VisibilityTimeout)
+        return delivery
 
     async def work(deliveries: Mapping[int, Delivery]) -> Sequence[str]:
         changes = [
@@ -107,6 +110,14 @@ def _check_seconds(seconds: int | None) -> None:
         raise missing("VisibilityTimeout")
     if not 0 <= seconds <= VISIBILITY_SECONDS_MAX:
         reason = f"VisibilityTimeout must be an integer between 0 and {VISIBILITY_SECONDS_MAX}"
+        raise invalid_parameter("VisibilityTimeout", seconds, reason)
+
+
+def _check_total(delivery: Delivery, seconds: int) -> None:
+    """A delivery is hidden for twelve hours at most, however often that is changed."""
+    elapsed = max(0, int(time.time() - delivery.received_ms / 1000))
+    if elapsed + seconds > VISIBILITY_SECONDS_MAX:
+        reason = f"Total VisibilityTimeout for the message is beyond the limit [{VISIBILITY_SECONDS_MAX} seconds]"
         raise invalid_parameter("VisibilityTimeout", seconds, reason)
 
 

@@ -6,11 +6,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ..columns import arrow_table, spark_schema
 from ..inputs import Database, Head, LogRow, Offsets, as_database
-from ..log.snapshot import Snapshot
+from ..log.several import AnySnapshot
 from .folder import Archive
 
 
-def read(spark: SparkSession, archive: Archive, snapshot: Snapshot | None) -> Database:
+def read(spark: SparkSession, archive: Archive, snapshot: AnySnapshot | None) -> Database:
     """Messages of the log are read from it, messages that retention has removed from the archive.
 
     Without a snapshot it is the database at the last run of the archive job. A partition begins after the last gap of

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from ..columns import spark_schema
 from ..errors import ArchiveError
 from ..inputs import Head, State, WholeRow
-from ..log.snapshot import MESSAGES_A_TASK, Snapshot
+from ..log.several import AnySnapshot
+from ..log.snapshot import MESSAGES_A_TASK
 from .folder import Archive, Damaged, File, Part, Run
 
 _NAME_BYTES = 200
@@ -62,7 +63,7 @@ class Done(Struct, frozen=True):
     damaged: tuple[Damaged, ...] = ()
 
 
-def add(spark: SparkSession, snapshot: Snapshot, archive: Archive, a_task: int = MESSAGES_A_TASK) -> Done:
+def add(spark: SparkSession, snapshot: AnySnapshot, archive: Archive, a_task: int = MESSAGES_A_TASK) -> Done:
     """Adds the missing messages; the caller holds the lock of the folder.
 
     Raises:

@@ -26,6 +26,7 @@ from . import (
     retention,
     simple_mq,
     spool,
+    sqs,
     stored,
     transaction,
 )
@@ -49,6 +50,7 @@ _MODULES = (
 _FAMILIES = {
     "queen": _MODULES,
     "simple-mq": (simple_mq,),
+    "sqs": (sqs,),
 }
 INTERFACES = tuple(_FAMILIES)
 """The interfaces whose runs can be audited."""

@@ -69,10 +69,13 @@ def dead_letters_are_of_their_messages(
     return reduce(DataFrame.unionByName, found, _of(flaws, "dead_letters_are_of_their_messages"))
 
 
-@checks("G-DUR-1", "G-ORD-2", level=Level.AUDIT)
+@checks("G-DUR-1", "G-ORD-2", "G-SHARD-1", level=Level.AUDIT)
 @judges("queue", lambda queues: queues)
 def partitions_are_complete(flaws: DataFrame) -> DataFrame:
-    """A partition without its queue, or with contradictory segments; rows of a partition that does not exist."""
+    """A partition without its queue, or with contradictory segments; rows of a partition that does not exist.
+
+    Or a partition that several databases of one installation have.
+    """
     return _of(flaws, "partitions_are_complete")
 
 

@@ -23,6 +23,7 @@ Outcome: TypeAlias = Literal["ok", "fail", "unknown"]
 Kind: TypeAlias = Literal[
     "push", "pop", "ack", "renew", "transaction", "sql", "drained", "configured", "clock", "fault", "change", "end",
     "enqueue", "dequeue", "acknowledge", "requeue", "extend",
+    "send", "receive", "delete", "hide", "left",
 ]  # fmt: skip
 
 
@@ -93,7 +94,8 @@ class Call(Struct, frozen=True, kw_only=True):
             options; ``clock`` compares clocks; ``end`` is the last row of an agent that was not killed. Calls of
             simple-mq are ``enqueue`` (with ``pushes``), ``dequeue`` (with ``deliveries``), and with ``acks``
             ``acknowledge``, ``requeue`` and ``extend``; an item names its queue and message id, and its partition is
-            empty.
+            empty. Calls of SQS are ``send`` (with ``pushes``), ``receive`` (with ``deliveries``), and with ``acks``
+            ``delete`` and ``hide``; ``left`` says how many messages a queue has in the end.
         sent: when the request was sent, or what is told was seen.
         answered: when the answer arrived; null if there was none.
         outcome: ``unknown`` is a call without an answer, which may take effect at any time from ``sent`` on, or never.

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from pyspark_queen.database import CONNECT_S, reason
+from pyspark_queen.options import Log, logs_of
 
 from ..errors import AwayError, JournalError, ReplicaError
 from ..journal.files import decode_line, files_of
@@ -62,15 +63,18 @@ _AWAY = (
 
 
 def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
-    """Rows of a query.
+    """Rows of a query, from each of several databases.
 
     Raises:
         AwayError: PostgreSQL cannot be reached now.
     """
+    return [row for log in logs_of(dsn) for row in _ask_one(log, query, *arguments)]
 
+
+def _ask_one(log: Log, query: str, *arguments: object) -> list[Any]:
     async def ask() -> list[Any]:
         settings = {"application_name": "queen audit watch"}
-        connection = await asyncpg.connect(dsn, timeout=CONNECT_S, server_settings=settings)
+        connection = await asyncpg.connect(log.dsn, timeout=CONNECT_S, server_settings=settings)
         try:
             rows: list[Any] = await connection.fetch(query, *arguments)
         finally:
@@ -80,7 +84,8 @@ def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
     try:
         return asyncio.run(ask())
     except _AWAY as problem:
-        raise AwayError(f"PostgreSQL is unavailable: {reason(problem)}") from problem
+        which = f"database {log.name}" if log.name else "PostgreSQL"
+        raise AwayError(f"{which} is unavailable: {reason(problem)}") from problem
 
 
 def heads(dsn: str, *, beside_journals: bool = False) -> dict[str, int]:

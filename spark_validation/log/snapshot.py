@@ -90,12 +90,14 @@ SELECT q.name AS queue, r.name AS group, false AS whole
 FROM queen.retired_groups AS r JOIN queen.queues AS q ON q.id = r.queue_id
 """
 _STEPPED = "SELECT true WHERE EXISTS (SELECT 1 FROM queen.clock_steps)"
+# Sequences of one of several databases begin with its slot, above the lowest 40 bits.
 _UNRECORDED = """
 SELECT (
     SELECT coalesce(sum(p.messages), 0) + (SELECT coalesce(sum(o.n), 0) FROM queen.outbox AS o)
     FROM queen.outbox_position AS p
 )::bigint + coalesce((
-    SELECT s.last_value FROM pg_sequences AS s WHERE s.schemaname = 'queen' AND s.sequencename = 'timers_seq_seq'), 0)
+    SELECT s.last_value & 1099511627775 FROM pg_sequences AS s
+    WHERE s.schemaname = 'queen' AND s.sequencename = 'timers_seq_seq'), 0)
 """
 # Earlier releases had a row of the outbox per message, and those without an outbox have neither sequence.
 _UNRECORDED_BEFORE = """
@@ -121,15 +123,15 @@ class Snapshot:
     Like any long transaction, it blocks vacuum meanwhile.
     """
 
-    def __init__(self, dsn: str) -> None:
-        self._dsn, self._runner = dsn, asyncio.Runner()
+    def __init__(self, dsn: str, name: str = "") -> None:
+        self._dsn, self.name, self._runner = dsn, name, asyncio.Runner()
         try:
             self.id, self.taken_at, self._name = self._runner.run(self._open())
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as problem:
             self._runner.close()
             raise DatabaseError(
-                f"the database cannot be read: {database.reason(problem)}. Is PostgreSQL running there? --dsn is a "
-                "URL like postgresql://user:password@host:5432/database"
+                f"the database{f' {name}' if name else ''} cannot be read: {database.reason(problem)}. Is PostgreSQL "
+                "running there? --dsn is a URL like postgresql://user:password@host:5432/database"
             ) from problem
 
     async def _open(self) -> tuple[str, int, str]:
@@ -139,7 +141,8 @@ class Snapshot:
         await self._transaction.start()
         if not await self._connection.fetchval("SELECT to_regclass('queen.segments') IS NOT NULL"):
             raise DatabaseError(
-                "there is no log in this database: the schema queen is missing. Is it the server's database?"
+                f"there is no log in {f'database {self.name}' if self.name else 'this database'}: the schema queen is "
+                "missing. Is it the server's database?"
             )
         return await self._connection.fetchrow(
             "SELECT pg_export_snapshot(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, current_database()"
@@ -151,6 +154,11 @@ class Snapshot:
         parts = urlsplit(self._dsn)
         hosts = parts.netloc.rpartition("@")[2] or ",".join(parse_qs(parts.query).get("host", []))
         return f"{hosts or 'the local socket'}, database {self._name}"
+
+    @property
+    def each(self) -> "list[Snapshot]":
+        """The snapshots of all databases: this one."""
+        return [self]
 
     def __enter__(self) -> Self:
         return self
@@ -241,28 +249,7 @@ class Snapshot:
             whole: with the messages themselves.
             checked: with hashes of their payloads and ids.
         """
-        spark.dataSource.register(QueenSource)
-        more = {"message": ("message", "string")} if whole else {}
-        more |= _CHECKED if checked else {}
-        columns = ", ".join((_COLUMNS, *(f"{name} {type_}" for name, type_ in more.values())))
-        reader = spark.read.format(QueenSource.name()).schema(columns)
-        rows = reader.options(
-            dsn=self._dsn,
-            snapshot=self.id,
-            startingOffsets=msgspec.json.encode({**since}).decode(),
-            maxRecordsPerPartition=messages_a_task,
-            # Gaps are for the audits to judge, and deletions too.
-            failOnDataLoss=False,
-            includeDeleted=True,
-        ).load()
-        return rows.select(
-            F.col("partitionNumber").alias("part_id"),
-            "offset",
-            F.unix_micros("createdAt").alias("created_at"),
-            F.col("transactionHash").alias("hash"),
-            "damage",
-            *[F.col(name).alias(alias) for alias, (name, _) in more.items()],
-        )
+        return read_log(spark, self._dsn, self.id, messages_a_task, since=since, whole=whole, checked=checked)
 
     def state(self) -> State:
         """Everything except the log."""
@@ -314,6 +301,41 @@ class Snapshot:
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedFunctionError):
             return []
         return rows
+
+
+def read_log(
+    spark: SparkSession,
+    dsn: str,
+    snapshot: str,
+    messages_a_task: int,
+    *,
+    since: Mapping[str, Mapping[str, int]],
+    whole: bool,
+    checked: bool,
+) -> DataFrame:
+    """The messages of the log; of several databases ``dsn`` and ``snapshot`` name all."""
+    spark.dataSource.register(QueenSource)
+    more = {"message": ("message", "string")} if whole else {}
+    more |= _CHECKED if checked else {}
+    columns = ", ".join((_COLUMNS, *(f"{name} {type_}" for name, type_ in more.values())))
+    reader = spark.read.format(QueenSource.name()).schema(columns)
+    rows = reader.options(
+        dsn=dsn,
+        snapshot=snapshot,
+        startingOffsets=msgspec.json.encode({**since}).decode(),
+        maxRecordsPerPartition=messages_a_task,
+        # Gaps are for the audits to judge, and deletions too.
+        failOnDataLoss=False,
+        includeDeleted=True,
+    ).load()
+    return rows.select(
+        F.col("partitionNumber").alias("part_id"),
+        "offset",
+        F.unix_micros("createdAt").alias("created_at"),
+        F.col("transactionHash").alias("hash"),
+        "damage",
+        *[F.col(name).alias(alias) for alias, (name, _) in more.items()],
+    )
 
 
 def _queue(row: dict[str, Any], created_at: int) -> Queue:

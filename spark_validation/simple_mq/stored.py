@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from ..columns import arrow_schema, arrow_table
 from ..errors import DatabaseError
+from ..log.several import AnySnapshot
 from ..log.snapshot import Snapshot
 
 _PAGE = 50_000
@@ -64,7 +65,7 @@ class Stored:
     messages: DataFrame
 
 
-def read(snapshot: Snapshot, spark: SparkSession, work: Path) -> Stored:
+def read(snapshot: AnySnapshot, spark: SparkSession, work: Path) -> Stored:
     """All queues and messages under a snapshot; files go to ``work``.
 
     Raises:
@@ -75,8 +76,9 @@ def read(snapshot: Snapshot, spark: SparkSession, work: Path) -> Stored:
     queues = [StoredQueue(**row) for row in snapshot.fetch(_QUEUES)]
     path = work / "simple_mq_messages.parquet"
     with pq.ParquetWriter(path, arrow_schema(StoredMessage), compression="zstd") as writer:
-        for page in _pages(snapshot):
-            writer.write_table(arrow_table(StoredMessage, page))
+        for each in snapshot.each:
+            for page in _pages(each):
+                writer.write_table(arrow_table(StoredMessage, page))
     return Stored(spark.createDataFrame(arrow_table(StoredQueue, queues)), spark.read.parquet(str(path)))
 
 

@@ -123,7 +123,7 @@ class Tables(Messages):
             spark.createDataFrame(told, "queue string, wait double").groupBy("queue").agg(F.min("wait").alias("wait"))
         )
         begun = self.groups.where(F.col("group") != QUEUE_MODE).select(
-            "queue", "group", F.col("created_at").alias("at")
+            "queue", "group", F.coalesce("begun_at", "created_at").alias("at")
         )
         if purges := self._changed(changes.LETTERS_DELETED):
             gone = [(row.queue, row.group or None, row.completed) for row in purges]

@@ -35,6 +35,7 @@ class StoredTables(Calls):
         heads = self.heads.groupBy("lane").agg(
             F.max("oldest_offset").alias("oldest"),
             F.max(F.coalesce("live_oldest", "oldest_offset")).alias("live"),
+            F.max("made").alias("made_there"),
         )
         # Messages that wait too long are evicted, without a trace if the queue keeps no dead letters.
         silent = (F.col("max_wait_seconds") > 0) & ~F.col("keeps_dead_letters")
@@ -50,7 +51,8 @@ class StoredTables(Calls):
         owed = F.when(F.col("silent"), NEVER).otherwise(F.col("live")).alias("owed")
         runs = F.collect_list(F.struct("first", "last")).alias("damaged")
         rows = rows.join(few(self.damaged.groupBy("lane").agg(runs)), "lane", "left")
-        return self._keep(rows.select("lane", "oldest", "live", owed, "made", "damaged"))
+        made = F.coalesce("made_there", "made").alias("made")
+        return self._keep(rows.select("lane", "oldest", "live", owed, made, "damaged"))
 
     def _waits(self) -> list[Row]:
         """Configurations of queues with a ``maxWaitTimeSeconds`` (``lease_seconds``)."""

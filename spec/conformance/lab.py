@@ -92,6 +92,7 @@ class Lab:
         notes: remarks for the report.
         is_timed: whether the result depends on the speed of answers.
         misses: whether it ended because something was not there.
+        over_several: whether the server is over several databases.
     """
 
     broker: Broker
@@ -102,6 +103,7 @@ class Lab:
     misses: bool = False
     short_s: int = 1
     settle_s: float = 0.0
+    over_several: bool = False
     _count: int = 0
     _places: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -117,6 +119,10 @@ class Lab:
         self.is_timed |= any(0 < float(str(options.get(name, 0))) < limit for name, limit in _SHORT.items())
         await self.broker.configure(name, **options)
         return name
+
+    async def beside(self, queue: str) -> str:
+        """A new queue for transactions with another one."""
+        return await self.queue(**({"colocateWith": queue} if self.over_several else {}))
 
     async def push(
         self, queue: str, *values: object, partition: str = DEFAULT, ids: Iterable[str | None] | None = None

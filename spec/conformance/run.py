@@ -15,7 +15,7 @@ from ..history import History
 from .broker import Broker, UnavailableError
 from .http import NoAnswerError
 from .lab import Lab, MissingError, NotPreparedError
-from .offers import offered_by, why_not
+from .offers import Offer, offered_by, why_not
 from .pace import Pace
 from .program import calls_about, script
 from .report import RECOMMENDED, Report, Row
@@ -66,7 +66,7 @@ class _Run(Session[Scenario, Checker]):
     pace: Pace = field(default_factory=Pace)
     name: str = field(default_factory=lambda: f"verify-{secrets.token_hex(5)}")
     deadline: float = 0.0
-    offered: frozenset[str] = frozenset()
+    offered: Offer = field(default_factory=Offer)
     silent: int = 0
     recommended = RECOMMENDED
 
@@ -129,7 +129,10 @@ class _Run(Session[Scenario, Checker]):
         settle_s = 0.0
         for attempt in range(1, _ATTEMPTS + 1):
             broker, began = Broker(self.server, self.statuses, pace=self.pace, trace=[]), time.monotonic()
-            lab = Lab(broker, f"{name}-{attempt}", short_s=2 ** (attempt - 1), settle_s=settle_s)
+            lab = Lab(
+                broker, f"{name}-{attempt}", short_s=2 ** (attempt - 1), settle_s=settle_s,
+                over_several=self.offered.over_several,
+            )  # fmt: skip
             self.labs.append(lab)
             try:
                 result, text = await self._attempt(scenario, lab)
@@ -187,7 +190,10 @@ class _Run(Session[Scenario, Checker]):
         self.queues += [queue := f"{self.name}-work", target := f"{self.name}-target"]
         now = time.monotonic()
         until = now + _PRODUCING_SHARE * (self.deadline - now)
-        workload = Workload(self.server, self.profile.size, self.seed, queue, target, self.statuses, until)
+        workload = Workload(
+            self.server, self.profile.size, self.seed, queue, target, self.statuses, until,
+            over_several=self.offered.over_several,
+        )  # fmt: skip
         problem = _GONE[1] if self._is_gone else await self._work(workload)
         history, rows = History(tuple(workload.records)), []
         for check, checker in self.checkers:

@@ -89,6 +89,7 @@ class Workload:
         producing_until: when producers end, whatever they have left; of the monotonic clock.
         lasts: producers do not stop before it returns.
         settles: consumers do not stop, and the queues are not checked to be empty, before it returns.
+        over_several: whether the server is over several databases: consumers forward within one of them.
     """
 
     server: Server
@@ -104,12 +105,14 @@ class Workload:
     lasts: Callable[[], Awaitable[None]] = _at_once
     settles: Callable[[], Awaitable[None]] = _at_once
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    over_several: bool = False
 
     async def run(self) -> None:
         """Fill the records with everything that the clients saw."""
         options = {"leaseTime": self.size.lease_s, "retryLimit": self.size.retry_limit, "retryDelay": 0}
-        for queue in (self.queue, self.target):
-            await Broker(self.server, self.statuses).configure(queue, **options)
+        beside = {"colocateWith": self.queue} if self.over_several else {}
+        for queue, more in ((self.queue, {}), (self.target, beside)):
+            await Broker(self.server, self.statuses).configure(queue, **options, **more)
             self.records.append(Configured(queue=queue, retry_limit=self.size.retry_limit))
         async with asyncio.TaskGroup() as clients:
             producers = [clients.create_task(_Producer(self, number).run()) for number in range(self.size.producers)]
@@ -338,16 +341,17 @@ class _Consumer:
         retry_timeout_s = self._broker.timeout_s
         if how == "forward twice":
             self._broker.timeout_s = self._random.choice(_IMPATIENCE_S)
-        pushes = [self._output(number) for number in range(self._random.randint(1, 3))]
+        place = pop.deliveries[0].partition if self._workload.over_several else None
+        pushes = [self._output(place or f"p{number}") for number in range(self._random.randint(1, 3))]
         if how == "forward in vain":
             # The same id twice: the transaction must not happen, and the messages come again.
             pushes.append(pushes[0])
         await self._broker.transact(acks, pushes, self._workload.places)
         self._broker.timeout_s = retry_timeout_s
         if how in {"forward twice", "forward late"}:
-            await self._broker.transact(acks, [self._output(0)], self._workload.places)
+            await self._broker.transact(acks, [self._output(place or "p0")], self._workload.places)
 
-    def _output(self, number: int) -> PushItem:
+    def _output(self, partition: str) -> PushItem:
         self._outputs += 1
         id_ = f"{self._name}-{self._outputs}"
-        return PushItem(self._workload.target, f"p{number}", id_, {"id": id_})
+        return PushItem(self._workload.target, partition, id_, {"id": id_})

@@ -1,10 +1,11 @@
-"""SQS while PostgreSQL, its back ends and workers are killed: nothing answered is lost, groups stay in order.
+"""SQS while processes are killed, or a standby takes over: nothing answered is lost, groups stay in order.
 
 Sends go through the spool meanwhile. The schedule follows from a seed; how the processes interleave does not.
 """
 
 import asyncio
 import random
+import signal
 import threading
 import time
 from collections import defaultdict
@@ -16,9 +17,12 @@ from uuid import uuid4
 from botocore.exceptions import BotoCoreError, ClientError
 
 from spec.guarantees import Level, checks
+from tests.chaos.test_high_availability import ALONE, CONFIGURATION, RELOAD
 from tests.chaos.test_kill import kill_a_back_end, kill_a_worker, kill_postmaster
+from tests.support.outage import spooling_server, wait_until_drained
 from tests.support.processes import Server, open_folder, serving, wait_until
 from tests.support.sqs_clients import figures, receive, sqs_client
+from tests.support.standby import pair
 
 _FAILED = (ClientError, BotoCoreError)
 _GROUPS, _CONSUMERS, _PER_GROUP = 6, 8, 60
@@ -46,7 +50,7 @@ class Run:
         self.seen: dict[str, set[str]] = defaultdict(set)
         self.firsts: dict[str, list[int]] = defaultdict(list)
         self.lock = threading.Lock()
-        self.sent = 0
+        self.sent = self.spooled = 0
 
     def produce(self, group: int) -> None:
         """Sends the messages of a group one after another, each until it is answered."""
@@ -61,6 +65,7 @@ class Run:
                 with self.lock:
                     self.answered[answer["MessageId"]] = body
                     self.sent += 1
+                    self.spooled += url == self.fifo and "SequenceNumber" not in answer
 
     @staticmethod
     def until_answered(call: Callable[[], Any]) -> Any:
@@ -98,6 +103,29 @@ class Run:
             for thread in threads:
                 thread.join()
 
+    def carry_out(self, disturb: Callable[["Run"], None]) -> None:
+        """Sends, receives and deletes while it is disturbed; then all is there, once and in order."""
+        producers = [threading.Thread(target=self.produce, args=(group,)) for group in range(_GROUPS)]
+        with self.consuming():
+            for producer in producers:
+                producer.start()
+            try:
+                disturb(self)
+            finally:
+                for producer in producers:
+                    producer.join()
+            expected = {f"{group}-{number}" for group in range(_GROUPS) for number in range(_PER_GROUP)}
+            for url in self.standard, self.fifo:
+                wait_until(lambda url=url: self.seen[url] >= expected, f"all of {url}")  # type: ignore[misc]
+            sqs = sqs_client(self.server.port)
+            for url in self.standard, self.fifo:
+                wait_until(lambda url=url: figures(sqs, url) == (0, 0, 0), f"an empty {url}")  # type: ignore[misc]
+        assert set(self.answered.values()) == expected
+        assert dict(self.firsts) == {str(group): list(range(_PER_GROUP)) for group in range(_GROUPS)}
+
+
+_TOTAL = 2 * _GROUPS * _PER_GROUP
+
 
 @checks("G-SQS-1", "G-SQS-3", "G-SQS-4", "G-SQS-14", level=Level.FAULTS)
 def test_killing_processes_loses_nothing_and_keeps_groups_in_order() -> None:
@@ -106,23 +134,32 @@ def test_killing_processes_loses_nothing_and_keeps_groups_in_order() -> None:
     schedule = random.Random(seed)
     faults = schedule.sample(_FAULTS, len(_FAULTS))
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
-        run = Run(server)
-        producers = [threading.Thread(target=run.produce, args=(group,)) for group in range(_GROUPS)]
-        with run.consuming():
-            for producer in producers:
-                producer.start()
-            total = 2 * _GROUPS * _PER_GROUP
+
+        def kill(run: Run) -> None:
             for number, fault in enumerate(faults):
-                wait_until(lambda number=number: run.sent >= total * number / len(faults), "sends")  # type: ignore[misc]
+                wait_until(lambda number=number: run.sent >= _TOTAL * number / len(faults), "sends")  # type: ignore[misc]
                 print(fault.__name__)
                 asyncio.run(fault(server, schedule))
-            for producer in producers:
-                producer.join()
-            expected = {f"{group}-{number}" for group in range(_GROUPS) for number in range(_PER_GROUP)}
-            for url in run.standard, run.fifo:
-                wait_until(lambda url=url: run.seen[url] >= expected, f"all of {url}")  # type: ignore[misc]
-            sqs = sqs_client(server.port)
-            for url in run.standard, run.fifo:
-                wait_until(lambda url=url: figures(sqs, url) == (0, 0, 0), f"an empty {url}")  # type: ignore[misc]
-    assert set(run.answered.values()) == expected
-    assert dict(run.firsts) == {str(group): list(range(_PER_GROUP)) for group in range(_GROUPS)}
+
+        Run(server).carry_out(kill)
+
+
+@checks("G-SQS-1", "G-SQS-3", "G-SQS-4", "G-SQS-14", level=Level.FAULTS)
+def test_a_fail_over_to_a_standby_loses_nothing_and_keeps_groups_in_order() -> None:
+    """The primary is gone until sends were spooled; then the standby takes its place, and receives go on."""
+    with (
+        open_folder() as folder,
+        pair(folder / "pair", CONFIGURATION) as both,
+        spooling_server(both, folder) as server,
+    ):
+
+        def fail_over(run: Run) -> None:
+            wait_until(lambda: run.sent >= _TOTAL / 4, "sends")
+            both.end(signal.SIGKILL, "one")
+            spooled = run.spooled
+            wait_until(lambda: run.spooled > spooled + _GROUPS, "sends in the spool")
+            for statement in ("SELECT pg_promote()", ALONE, RELOAD):
+                both.sql("two", statement)
+            wait_until_drained(server)
+
+        Run(server).carry_out(fail_over)

@@ -260,7 +260,8 @@ async def _stream(tour: Tour) -> None:
 
 async def _look_at_status(tour: Tour) -> None:
     for name in (
-        "getStatus", "listQueueStatus", "getBuffers", "getSystemMetrics", "getWorkerMetrics", "getQueueLag",
+        "getStatus", "listQueueStatus", "getBuffers", "listDatabases",
+        "getSystemMetrics", "getWorkerMetrics", "getQueueLag",
         "getQueueOperations", "getParkedPops", "getRetention", "getPostgresStatistics", "getMetrics",
         "getPrometheusMetrics",
     ):  # fmt: skip
@@ -349,6 +350,8 @@ async def _simple_mq(tour: Tour) -> None:
     await call("dequeue", queue_id=queue, limit=10)
     await call("dequeue", queue_id=queue, limit=10, wait=0.01)
     described = await call("getSimpleMqQueue", queue_id=queue)
+    await call("listSimpleMqQueues", search="mail", limit=1)
+    await call("listSimpleMqQueues", 400, cursor="x")
     dead = described["dlq_id"]
     assert dead is not None, "with one delivery and no time to hide, a second poll finds dead messages only"
     burial = (await call("peek", queue_id=dead, limit=1))["messages"][0]

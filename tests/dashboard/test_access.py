@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 
 from tests.dashboard.conftest import WIDTHS, OpenScreen, Producer, Screen
 from tests.dashboard.test_pages import PAGES
+from tests.dashboard.test_simple_mq import made
 from tests.support.processes import Server
 from tests.support.tokens import token
 
@@ -76,10 +77,11 @@ def test_hostile_texts_are_only_read(open_screen: OpenScreen, server: Server, pr
     (message,) = producer.pop(HOSTILE, HOSTILE)
     producer.trace(message, HOSTILE, HOSTILE)
     producer.ack(message, HOSTILE, "dlq", HOSTILE)
+    simple = made(server, HOSTILE, HOSTILE)
     screen = open_screen(server, min(WIDTHS))
     places = [
         *((name,) for name in PAGES), ("queues", HOSTILE), ("groups", HOSTILE), ("traces", HOSTILE),
-        ("messages", message["partitionId"], HOSTILE),
+        ("messages", message["partitionId"], HOSTILE), ("simple", simple),
     ]  # fmt: skip
     for place in places:
         screen.open(*place)

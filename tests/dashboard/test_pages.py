@@ -13,8 +13,8 @@ from tests.support.processes import Server
 
 PAGES = {
     "overview": "Overview", "queues": "Queues", "messages": "Messages", "dead-letters": "Dead letters",
-    "groups": "Consumer groups", "traces": "Traces", "sqs": "SQS queues", "system": "System",
-    "maintenance": "Maintenance",
+    "groups": "Consumer groups", "traces": "Traces", "sqs": "SQS queues", "simple": "simple-mq",
+    "system": "System", "maintenance": "Maintenance",
 }  # fmt: skip
 
 

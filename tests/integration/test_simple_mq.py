@@ -56,6 +56,36 @@ async def enqueue(http: httpx.AsyncClient, queue: str, *data: str, **fields: Any
     return ids
 
 
+async def test_queues_are_listed_in_pages(http: httpx.AsyncClient, create: Create) -> None:
+    name = uuid4().hex
+    one, two, three = [await create(queueName=f"{name[:16]}{text}", deliveries=1, hidden_s=0) for text in "aBc"]
+    await enqueue(http, two, "x", "y")
+    await http.get(f"/api/queues/{two}/messages")
+    await http.get(f"/api/queues/{two}/messages")
+    dead = (await http.get(f"/api/queues/{two}")).json()["dlq_id"]
+    found, cursor = [], {}
+    while True:
+        page = (await http.get("/api/v1/simple-mq/queues", params={"search": name[:16], "limit": 2, **cursor})).json()
+        found += page["queues"]
+        if page["next_cursor"] is None:
+            break
+        assert len(page["queues"]) == 2
+        cursor = {"cursor": page["next_cursor"]}
+    assert sorted(each["queue_id"] for each in found) == [each["queue_id"] for each in found]
+    shown = {each["queue_id"]: each for each in found}
+    assert {*shown} == {one, two, three, dead}
+    assert [shown[each]["parent_id"] for each in (one, dead)] == [None, two]
+    for each in one, two, dead:
+        alone = (await http.get(f"/api/queues/{each}")).json()
+        assert {key: shown[each][key] for key in alone} == alone
+    by_name = await http.get("/api/v1/simple-mq/queues", params={"search": f"{name[:16]}b".upper()})
+    assert by_name.json()["queues"][0]["queue_id"] == two
+    for wrong in {"limit": "0"}, {"limit": "1001"}, {"cursor": "x"}, {"limit": "x"}:
+        answer = await http.get("/api/v1/simple-mq/queues", params=wrong)
+        assert answer.status_code == 400, answer.text
+        assert next(iter(wrong)) in answer.text
+
+
 async def poll(http: httpx.AsyncClient, queue: str) -> dict[str, Any] | None:
     response = await http.get(f"/api/queues/{queue}/messages")
     assert response.status_code == 200, response.text

@@ -795,7 +795,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _engine(
         "G-SPOOL-6", "the spool never ends",
         (SPOOL, "        self.set_flag(SPOOLING, False)\n", ""),
-        tests="tests/integration/test_spool.py::test_maintenance_spools_in_every_worker_and_instance_until_it_ends",
+        tests="tests/integration/spool/test_spool.py::test_maintenance_spools_in_every_worker_and_instance_until_it_ends",
     ),
     _engine(
         "G-SPOOL-7", "the youngest file of the spool is replayed first",

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -161,6 +162,30 @@ def test_a_full_list_of_queues_is_told_once(
         "The list of SQS queues beside the spool is full (0 MiB)"
     ]
     assert used.find(beside.spool, "d") is not None, "a worker knows its own"
+
+
+def test_the_list_of_queues_loses_those_that_are_gone(beside: Beside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queen.simple_mq.sqs_used._SHORTEN_BYTES", 2000)
+    spool, one, other = beside.spool, UsedQueues(), UsedQueues()
+    lives = SqsQueue(A, "lives", False, {}, {}, at(0), at(0))
+    one.note(spool, "lives", lives)
+    assert other.find(spool, "lives") == lives
+    sizes = []
+    for number in range(100):
+        queue = SqsQueue(A, f"{number}", False, {}, {}, at(0), at(0))
+        used = (one, other)[number % 2]
+        used.note(spool, queue.name, queue)
+        used.note(spool, queue.name, None)
+        sizes.append(spool.sqs_queues_size)
+        assert UsedQueues().find(spool, "lives") == lives
+    assert max(sizes) < 3000
+    assert sum(later < earlier for earlier, later in pairwise(sizes)) < 20, "it is not written anew for each"
+    for used in one, other, UsedQueues():
+        assert (used.find(spool, "lives"), used.find(spool, "7")) == (lives, None)
+    for number in range(20):
+        one.note(spool, f"many {number}", SqsQueue(A, f"many {number}", False, {}, {}, at(0), at(0)))
+    assert spool.sqs_queues_size > 3000, "what lives stays, however much"
+    assert all(other.find(spool, f"many {number}") for number in range(20))
 
 
 def test_each_worker_knows_the_queues_that_others_have_used(beside: Beside) -> None:

@@ -286,22 +286,22 @@ def test_an_existing_queue_must_have_the_given_values() -> None:
 
 
 @checks("G-SQS-12", level=Level.MODEL)
-@given(uuids(), uuids(), integers(1, 2**32 - 1))
-def test_a_receipt_handle_is_good_for_its_queue_only(queue: UUID, message: UUID, count: int) -> None:
+@given(uuids(), uuids(), integers(1, 2**32 - 1), integers(0, 2**48 - 1))
+def test_a_receipt_handle_is_good_for_its_queue_only(queue: UUID, message: UUID, count: int, at_ms: int) -> None:
     handles = Handles("secret")
-    handle = handles.seal(queue, message, count)
+    handle = handles.seal(queue, message, count, at_ms)
     found = handles.open(queue, handle)
-    assert (found.message_id, found.receive_count) == (message, count)
+    assert (found.message_id, found.receive_count, found.received_ms) == (message, count, at_ms)
     for other, secret in ((uuid4(), "secret"), (queue, "another")):
         assert code(Handles(secret).open, other, handle) == "ReceiptHandleIsInvalid"
 
 
-@given(binary(max_size=60), integers(0, 47))
+@given(binary(max_size=60), integers(0, 55))
 def test_no_other_text_is_a_receipt_handle(data: bytes, place: int) -> None:
     handles, queue = Handles("secret"), uuid4()
-    handle = handles.seal(queue, uuid4(), 1)
+    handle = handles.seal(queue, uuid4(), 1, 1)
     changed = handle[:place] + ("A" if handle[place] != "A" else "B") + handle[place + 1 :]
-    for each in (changed, data.hex(), data.decode("latin-1"), "", handle + "=", "ü" * 48):
+    for each in (changed, data.hex(), data.decode("latin-1"), "", handle + "=", "ü" * 56):
         assert code(handles.open, queue, each) == "ReceiptHandleIsInvalid"
 
 

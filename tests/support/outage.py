@@ -5,13 +5,18 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
 import psutil
 
 from queen.embedded.server import EmbeddedPostgres
+from queen.spool.folder import DiskFolder
+from queen.spool.place import installation_of
+from queen.spool.spool import Limits, Spool
 from tests.support.cut import Line
 from tests.support.processes import Server, wait_until
 from tests.support.servers import serving_database
+from tests.support.standby import Pair
 
 WORKERS = 2
 
@@ -64,7 +69,7 @@ def fragile_postgres(folder: Path) -> Iterator[FragilePostgres]:
 
 @contextmanager
 def spooling_server(
-    postgres: FragilePostgres | Line, folder: Path, name: str = "spool", **environment: str
+    postgres: FragilePostgres | Line | Pair, folder: Path, name: str = "spool", **environment: str
 ) -> Iterator[Server]:
     """A server with its workers and a spool in a folder of that name, which outlives it."""
     spool = folder / name
@@ -74,6 +79,11 @@ def spooling_server(
     ) as server:
         wait_until_drained(server)
         yield server
+
+
+def spool_in(path: Path) -> Spool:
+    """The spool in a folder, as one more worker would use it."""
+    return Spool(DiskFolder(path), installation_of(path) or UUID(int=0), Limits())
 
 
 def wait_until_drained(server: Server) -> None:

@@ -1,6 +1,7 @@
 // One message: payload, details, consumer groups, traces.
 
 import { call } from "../api.js";
+import { homesOf } from "../databases.js";
 import { badge, card, errorText, facts, fill, h, link, why } from "../dom.js";
 import { groupName, json, moment } from "../format.js";
 import { operations } from "../operations.js";
@@ -25,9 +26,9 @@ export function open(view, { names: [partitionId, transactionId] }, refreshNow) 
 
   async function refresh() {
     const key = { partitionId, transactionId };
-    const [message, recorded] = await Promise.all([call(operations.getMessage, key), call(operations.listTracesOfMessage, key)]);
+    const [message, recorded, home] = await Promise.all([call(operations.getMessage, key), call(operations.listTracesOfMessage, key), homesOf([partitionId])]);
     fill(what, state(message.status), session.may(operations.deleteMessage) ? actions(message, refreshNow, leave(message.queue)) : null, link("Messages of this queue", to("messages", [], { queue: message.queue })));
-    fill(about, facts(known(message)));
+    fill(about, facts(known(message, home(partitionId))));
     fill(sealed, message.error ? why(message.error) : null);
     payload.hidden = Boolean(message.error);
     if (payload.textContent !== json(message.payload)) payload.textContent = json(message.payload);
@@ -38,9 +39,9 @@ export function open(view, { names: [partitionId, transactionId] }, refreshNow) 
   return { refresh };
 }
 
-function known(message) {
+function known(message, database) {
   return [
-    ["Queue", link(message.queue, to("queues", [message.queue]))], ["Partition", message.partition], ["Message id", h("code", {}, message.id)],
+    ["Queue", link(message.queue, to("queues", [message.queue]))], ["Partition", message.partition], ...(database ? [["Database", database]] : []), ["Message id", h("code", {}, message.id)],
     ["Pushed", moment(message.createdAt)], ["Producer", message.producerSub || "–"], ["Trace id", message.traceId || "–"],
     ["Encrypted", message.isEncrypted ? "yes" : "no"], ["Lease until", moment(message.leaseExpiresAt)],
     ...Object.entries(message.headers ?? {}).map(([name, value]) => [`Header ${name}`, value]),

@@ -2,6 +2,7 @@
 
 import { call, callList } from "../api.js";
 import { Chart } from "../charts.js";
+import { homesOf } from "../databases.js";
 import { badge, button, card, facts, field, fill, h, link, tile, tiles } from "../dom.js";
 import { ask } from "../dialogs.js";
 import { ago, count, duration, groupName, moment, rate } from "../format.js";
@@ -32,7 +33,7 @@ export function open(view, { names: [queue], query }, refreshNow) {
     { label: "Pushed", colour: "--one" }, { label: "Popped", colour: "--three" }, { label: "Acknowledged", colour: "--two" },
   ], rate);
   const partitions = new List("Partitions", [
-    { name: "Partition", order: "name", value: (row) => link(row.name, to("messages", [], { queue, partition: row.name })) },
+    { name: "Partition", order: "name", value: (row) => [link(row.name, to("messages", [], { queue, partition: row.name })), row.home ? [h("br"), h("small", {}, `in ${row.home}`)] : null] },
     { name: "Messages", number: true, wide: true, order: "total", value: (row) => count(row.stats.total) },
     { name: "Pending", number: true, order: "pending", value: (row) => count(row.stats.pending) },
     { name: "In flight", number: true, order: "processing", value: (row) => count(row.stats.processing) },
@@ -75,7 +76,10 @@ export function open(view, { names: [queue], query }, refreshNow) {
     });
     missing.hidden = Boolean(answers);
     there.hidden = !answers;
-    if (answers) show(...answers);
+    if (!answers) return;
+    const home = await homesOf(answers[0].partitions.map((row) => row.id));
+    for (const row of answers[0].partitions) row.home = home(row.id);
+    show(...answers);
   }
 
   function show(status, configuration, work, itsGroups) {

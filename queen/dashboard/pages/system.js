@@ -2,6 +2,7 @@
 
 import { call } from "../api.js";
 import { Chart } from "../charts.js";
+import { Databases } from "../databases.js";
 import { badge, card, facts, field, fill, h, link, select, tile, tiles } from "../dom.js";
 import { findings, METRICS } from "../findings.js";
 import { ago, bytes, count, milliseconds, percent } from "../format.js";
@@ -25,6 +26,7 @@ export const title = () => "System";
 export function open(view, _args, refreshNow) {
   const range = select(RANGES, "1", { "aria-label": "Time", onchange: refreshNow });
   const wrong = h("div", { role: "status" });
+  const databases = new Databases();
   const figures = h("div");
   const cpu = new Chart("CPU of all workers, percent of one core", [{ label: "User", colour: "--one" }, { label: "System", colour: "--two" }], percent);
   const memory = new Chart("Memory of all workers", [{ label: "Resident", colour: "--one" }], bytes);
@@ -64,7 +66,7 @@ export function open(view, _args, refreshNow) {
     { name: "Query", long: true, value: (row) => h("code", {}, String(row.query ?? "")) },
   ], { empty: "None", key: (row) => String(row.pid) });
   view.append(
-    wrong, figures, h("div", { class: "filters" }, range),
+    wrong, databases.element, figures, h("div", { class: "filters" }, range),
     h("div", { class: "columns" }, cpu.element, memory.element, loop.element, polls.element),
     card("Workers", workers.element),
     card("Engine", h("p", {}, h("small", {}, "All workers of this instance since its start; types without a job are left out.")), lanes.element),
@@ -78,7 +80,7 @@ export function open(view, _args, refreshNow) {
     const rest = Promise.allSettled([
       call(operations.getStatus, { from, limit: 1 }), call(operations.getWorkerMetrics, { from, limit: 1 }), call(operations.getPostgresStatistics),
     ]);
-    const [health, text] = await Promise.all([healthOrProblem(), call(operations.getPrometheusMetrics, { name: SHOWN })]);
+    const [health, text] = await Promise.all([healthOrProblem(), call(operations.getPrometheusMetrics, { name: SHOWN }), databases.refresh()]);
     const known = samples(text);
     const metric = (name) => Math.max(0, ...known.filter((each) => each.name === name).map((each) => each.value));
     const refused = sum(known, "queen_engine_jobs_refused_total") + sum(known, "queen_waiters_refused_total");

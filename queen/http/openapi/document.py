@@ -41,12 +41,18 @@ _DESCRIPTION = (
     "parameters are ignored. An empty parameter counts as not\ngiven. `HEAD` is supported wherever `GET` only "
     "reads, `OPTIONS` everywhere. `x-access-level` is the role that an operation\nrequires if the server has "
     "authentication (`JWT_ENABLED`): `public`, `read-only`, `read-write`, `admin`. `x-guarantees` names what\nthis "
-    "server promises beyond the interface of Queen MQ.\n\nIf the default of a "
+    "server promises beyond the interface of Queen MQ; of a server over several databases,\n"
+    "`x-guarantees-per-database` names what it keeps on each of them alone.\n\nIf the default of a "
     "parameter is a setting of the server, it is given by name, in capitals."
 )
 
 #: What this server promises beyond the interface of Queen MQ (docs/guarantees.md): `queen verify` judges it here.
 GUARANTEES = ("G-ACK-8", "G-IDEM-4", "G-LEASE-7", "G-POP-2", "G-RET-8")
+#: What a server over several databases keeps on each of them alone (docs/shards.md).
+PER_DATABASE = (
+    "G-DUR-4", "G-POP-2", "G-POP-3", "G-POP-4", "G-RET-8", "G-STR-1", "G-STR-2", "G-TIM-1", "G-TIM-2",
+    "G-TIM-3", "G-TXN-1", "G-TXN-2", "G-TXN-3",
+)  # fmt: skip
 _PROBLEM: Json = {problems.PROBLEM_JSON: {"schema": {"$ref": f"{COMPONENTS}{problems.Problem.__name__}"}}}
 
 #: Answers of the gate to any operation: a foreign page or host name.
@@ -55,8 +61,8 @@ _REFUSALS = (403,)
 _REFUSALS_OF_SENDERS = (401, *_REFUSALS, 429)
 
 
-def document(topics: Sequence[Topic]) -> Json:
-    """The document of these operations."""
+def document(topics: Sequence[Topic], *, over_several: bool = False) -> Json:
+    """The document of these operations, of a server over one database or several."""
     examples: Json = msgspec.json.decode((files(__package__) / "examples.json").read_bytes())
     paths: Json = {}
     errors = Schemas()
@@ -77,6 +83,7 @@ def document(topics: Sequence[Topic]) -> Json:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "x-guarantees": list(GUARANTEES),
+        **({"x-guarantees-per-database": list(PER_DATABASE)} if over_several else {}),
         "servers": [{"url": "/", "description": "The server that serves this document"}],
         "tags": [{"name": topic.name, "description": topic.description} for topic in topics],
         "paths": paths,

@@ -15,8 +15,8 @@ from queen.http.fields import between, text_of
 from queen.http.operation import Answer, operation
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
+from queen.simple_mq import administration
 from queen.simple_mq import requests as limits
-from queen.simple_mq.interface import SimpleMq
 from queen.simple_mq.operations.bodies import Visibility, check_number, either, read_json, visibility_of
 from queen.simple_mq.operations.paths import QUEUES
 from queen.simple_mq.requests import NewQueue, uuid7
@@ -75,11 +75,10 @@ async def create_queue(server: Server, req: QueenRequest, resp: falcon.asgi.Resp
     """The id is chosen here, so that the queue is created once if the call is repeated."""
     settings = server.settings.simple_mq
     queue = _to_queue(await read_json(req, _decoder, server.body_bytes_max), settings.message_bytes_max)
-    if not await server.ask(
-        lambda context: SimpleMq.of(context).administration.create_queue(queue, settings.queues_max)
-    ):
+    made = await server.run(lambda context: administration.create_queue(context, queue, settings.queues_max))
+    if made is None:
         raise CapacityError(f"There are {settings.queues_max} queues already, the maximum (QUEEN_SMQ_MAX_QUEUES)")
-    answer(resp, QueueCreated(str(queue.queue_id)), 201)
+    answer(resp, QueueCreated(str(made)), 201)
 
 
 def _to_queue(body: CreateBody, message_bytes_max: int) -> NewQueue:

@@ -7,6 +7,8 @@ from queen.core.errors import BadRequestError, NotFoundError
 from queen.http.parameters import path
 
 QUEUES = "/api/queues"
+#: The original has no list; where its routes are, it could be one of them some day.
+LISTED = "/api/v1/simple-mq/queues"
 QUEUE = f"{QUEUES}/{{queue_id}}"
 MESSAGES = f"{QUEUE}/messages"
 MESSAGE = f"{MESSAGES}/{{message_id}}"

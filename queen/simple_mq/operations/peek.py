@@ -16,7 +16,7 @@ from queen.http.parsing import parse_time
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
 from queen.simple_mq import requests as limits
-from queen.simple_mq.interface import SimpleMq
+from queen.simple_mq.interface import SimpleMq, home_of
 from queen.simple_mq.operations.messages import MessageAnswer, local_time, message_answer, parse_limit, query
 from queen.simple_mq.operations.paths import MESSAGES, QUEUE_ID, UUID_SCHEMA, parse_id, unknown_queue
 
@@ -53,7 +53,7 @@ async def peek(server: Server, req: QueenRequest, resp: falcon.asgi.Response, qu
     limit = parse_limit(text, limits.PEEK_MESSAGES_MAX)
     after, after_id = _parse_cursor(req.get_param("cursorCreatedAt"), req.get_param("cursorMessageId"))
     found = await server.ask(
-        lambda context: SimpleMq.of(context).administration.peek(queue, after, after_id, limit + 1)
+        lambda context: SimpleMq.of(home_of(context, queue)).administration.peek(queue, after, after_id, limit + 1)
     )
     if found is None:
         raise unknown_queue(queue)

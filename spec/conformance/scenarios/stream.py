@@ -56,7 +56,8 @@ async def _state(lab: Lab, query: str, message: Delivery) -> list[Any]:
 @checks("G-STR-1", "G-STR-2", level=Level.LIVE)
 async def a_cycle_happens_once_and_as_a_whole(lab: Lab) -> None:
     """Two inputs, one output, one value; then the same cycle again."""
-    source, target = await lab.queue(leaseTime=30), await lab.queue()
+    source = await lab.queue(leaseTime=30)
+    target = await lab.beside(source)
     query = await _register(lab, source)
     await lab.push(source, 0, 1)
     pop = await lab.take(source, 0, 1, group=_GROUP)
@@ -71,7 +72,8 @@ async def a_cycle_happens_once_and_as_a_whole(lab: Lab) -> None:
 @checks("G-STR-1", "G-STR-2", level=Level.LIVE)
 async def a_cycle_after_its_lease_changes_nothing(lab: Lab) -> None:
     """The input has gone to another worker."""
-    source, target = await lab.queue(leaseTime=lab.short_s), await lab.queue()
+    source = await lab.queue(leaseTime=lab.short_s)
+    target = await lab.beside(source)
     query = await _register(lab, source)
     await lab.push(source, 0)
     stale = await lab.take(source, 0, group=_GROUP)

@@ -17,7 +17,8 @@ def _output(queue: str, value: object, id_: str = "") -> PushItem:
 @checks("G-TXN-1", level=Level.LIVE)
 async def a_transaction_acks_and_pushes(lab: Lab) -> None:
     """Two acks, and pushes to two queues."""
-    source, one, two = await lab.queue(leaseTime=lab.short_s), await lab.queue(), await lab.queue()
+    source = await lab.queue(leaseTime=lab.short_s)
+    one, two = await lab.beside(source), await lab.beside(source)
     await lab.push(source, 0, 1)
     done = await lab.transact(await lab.take(source, 0, 1), _output(one, "one"), _output(two, "two"))
     expect(done.outcome == "ok", "the transaction failed")
@@ -28,7 +29,8 @@ async def a_transaction_acks_and_pushes(lab: Lab) -> None:
 @checks("G-TXN-1", level=Level.LIVE)
 async def a_transaction_that_fails_leaves_nothing(lab: Lab) -> None:
     """A push of an id that is stored already undoes the pushes and the ack beside it."""
-    source, target = await lab.queue(leaseTime=30), await lab.queue()
+    source = await lab.queue(leaseTime=30)
+    target = await lab.beside(source)
     await lab.push(source, 0)
     await lab.push(target, "there", ids=["taken"])
     pop = await lab.take(source, 0)
@@ -44,7 +46,8 @@ async def a_transaction_that_fails_leaves_nothing(lab: Lab) -> None:
 @checks("G-TXN-2", level=Level.LIVE)
 async def of_many_transactions_with_one_input_one_happens(lab: Lab) -> None:
     """Eight at once, as after timeouts, each with an output of its own."""
-    source, target = await lab.queue(leaseTime=30), await lab.queue()
+    source = await lab.queue(leaseTime=30)
+    target = await lab.beside(source)
     await lab.push(source, *range(3))
     for number in range(3):
         pop = await lab.take(source, number, batch=1)
@@ -57,7 +60,8 @@ async def of_many_transactions_with_one_input_one_happens(lab: Lab) -> None:
 @checks("G-TXN-3", level=Level.LIVE)
 async def a_late_transaction_changes_nothing(lab: Lab) -> None:
     """One that is repeated, and one whose lease another consumer has now."""
-    source, target = await lab.queue(leaseTime=lab.short_s), await lab.queue()
+    source = await lab.queue(leaseTime=lab.short_s)
+    target = await lab.beside(source)
     await lab.push(source, 0)
     pop = await lab.take(source, 0)
     await lab.take(source, 0, wait_s=5 * lab.short_s)
@@ -71,7 +75,8 @@ async def a_late_transaction_changes_nothing(lab: Lab) -> None:
 @checks("G-TXN-3", level=Level.LIVE)
 async def a_transaction_needs_one_of_its_required_leases(lab: Lab) -> None:
     """Its acks name no lease: the live one must be among those that the request names."""
-    source, target = await lab.queue(leaseTime=30), await lab.queue()
+    source = await lab.queue(leaseTime=30)
+    target = await lab.beside(source)
     await lab.push(source, 0)
     pop = await lab.take(source, 0)
     foreign = await lab.transact(pop, _output(target, "foreign"), lease="", required=[str(uuid4())])

@@ -20,10 +20,16 @@ COMMENT ON FUNCTION simple_mq.message_id IS
 CREATE OR REPLACE FUNCTION simple_mq.dlq_id(p_queue uuid) RETURNS uuid
 LANGUAGE sql IMMUTABLE PARALLEL SAFE STRICT
 AS $$
-    SELECT (substr(d.hex, 1, 12) || '3' || substr(d.hex, 14, 3) || v.variant || substr(d.hex, 18))::uuid
+    SELECT CASE WHEN substr(p_queue::text, 15, 1) = '8'
+            -- The last byte is the slot of the shard of both (ADR 68).
+            THEN overlay(overlay(i.id::text PLACING '8' FROM 15) PLACING right(p_queue::text, 2) FROM 35)::uuid
+            ELSE i.id END
     FROM (SELECT md5(p_queue::text || '-dlq') AS hex) AS d
-    CROSS JOIN LATERAL (SELECT substr('89ab89ab89ab89ab', strpos('0123456789abcdef', substr(d.hex, 17, 1)), 1) AS variant) AS v;
+    CROSS JOIN LATERAL (SELECT substr('89ab89ab89ab89ab', strpos('0123456789abcdef', substr(d.hex, 17, 1)), 1) AS variant) AS v
+    CROSS JOIN LATERAL (
+        SELECT (substr(d.hex, 1, 12) || '3' || substr(d.hex, 14, 3) || v.variant || substr(d.hex, 18))::uuid AS id
+    ) AS i;
 $$;
 COMMENT ON FUNCTION simple_mq.dlq_id IS
-    'The id of a queue''s dead-letter queue: UUID version 3 of "<queue id>-dlq" without a namespace. All servers '
-    'compute the same id.';
+    'The id of a queue''s dead-letter queue: UUID version 3 of "<queue id>-dlq" without a namespace, or that as a version '
+    '8 with the slot of the shard, if the queue has such an id. All servers compute the same id.';

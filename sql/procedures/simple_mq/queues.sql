@@ -39,6 +39,35 @@ AS $$
 $$;
 COMMENT ON FUNCTION simple_mq.describe_queue_v1 IS 'Settings and message count of a queue.';
 
+-- Purpose:   shows queues, dead-letter queues too, in the order of their ids, which is about that of their creation.
+-- Arguments: p_search: a text in names, in lower case (empty: all); p_after: the id behind which to go on (null: the
+--            first page).
+-- Returns:   at most p_limit queues, as simple_mq.describe_queue_v1 has them, and whose dead letters they hold.
+CREATE OR REPLACE FUNCTION simple_mq.list_queues_v1(p_search text, p_after uuid, p_limit int)
+RETURNS TABLE (
+    queue_id uuid, parent_id uuid, queue_name text, queue_size int, visibility_timeout int, max_deliveries int,
+    max_message_bytes int, dlq_id uuid, messages bigint
+)
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+SET enable_bitmapscan = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT
+        q.queue_id, q.parent_id, q.queue_name, q.queue_size, q.visibility_timeout, q.max_deliveries,
+        q.max_message_bytes, q.dlq_id, simple_mq.message_count(q.queue_id)
+    FROM (
+        SELECT n.* FROM simple_mq.queues AS n
+        WHERE n.queue_id > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
+            AND strpos(lower(n.queue_name), p_search) > 0
+        ORDER BY n.queue_id LIMIT p_limit
+    ) AS q
+    ORDER BY q.queue_id;
+END $$;
+COMMENT ON FUNCTION simple_mq.list_queues_v1 IS 'A page of queues with their settings and message counts.';
+
 -- Purpose:   deletes a queue: after the commit, queue and messages are invisible. simple_mq.purge_v1 removes the rows
 --            of the messages, step by step, because there may be millions.
 -- Returns:   deleted, unknown, or the id of the queue whose dead-letter queue it is, which has to go first.

@@ -1,6 +1,7 @@
 -- Purpose:   creates a queue of SQS, unless there is one of the name.
 -- Returns:   the queue of the name, and whether this call has created it: p_queue, the id that the caller has chosen,
 --            is the queue's then, also when the call is sent again.
+-- Errors:    QN006: the queue belongs to another shard (ADR 68). Queues whose names are equal up to -- are together.
 -- Writes:    sqs_queues, counts, heads.
 CREATE OR REPLACE FUNCTION simple_mq.sqs_create_queue_v1(
     p_queue uuid, p_name text, p_fifo bool, p_attributes jsonb, p_tags jsonb
@@ -10,7 +11,13 @@ SET enable_seqscan = off
 AS $$
 DECLARE
     v_now timestamptz := queen.clock();
+    v_group CONSTANT text := split_part(p_name, '--', 1)
+        || CASE WHEN strpos(p_name, '--') > 0 AND p_name LIKE '%.fifo' THEN '.fifo' ELSE '' END;
 BEGIN
+    IF NOT EXISTS (SELECT 1 FROM simple_mq.sqs_queues AS q WHERE q.queue_name IN (p_name, v_group))
+        AND NOT queen.is_home('', v_group) THEN
+        RAISE EXCEPTION 'the queue % belongs to another database', p_name USING ERRCODE = 'QN006';
+    END IF;
     INSERT INTO simple_mq.sqs_queues (
         queue_id, store_id, queue_name, fifo, attributes, tags, created_at, modified_at
     )

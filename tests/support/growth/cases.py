@@ -1558,6 +1558,10 @@ async def look_at_boxes(w: World, b: Box) -> None:
     assert not await w.store.find_locked([Lock(LockKind.ENQUEUING, name=str(queue)) for queue in b.queues])
 
 
+async def list_ten_boxes(w: World, b: Box) -> None:
+    assert len(await w.simple_administration.list_queues("", None, 10)) == min(10, len(b.queues))
+
+
 BOXES = Shape("simple-mq queues", boxes, 64, (
     simple("which of all are locked", look_at_boxes),
     simple("enqueue to each", enqueue_to_all),
@@ -1565,6 +1569,7 @@ BOXES = Shape("simple-mq queues", boxes, 64, (
     simple("poll of one", poll_one, Growth.STORED),
     simple("enqueue to one", enqueue_one, Growth.STORED),
     simple("one more", make_box, Growth.STORED),
+    simple("a page of ten", list_ten_boxes, Growth.STORED),
 ))  # fmt: skip
 
 

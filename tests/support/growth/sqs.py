@@ -288,6 +288,26 @@ GROUPS = Shape("message groups of a FIFO queue", groups, 300, (
 ))  # fmt: skip
 
 
+async def busy_groups(w: World, n: int) -> Queues:
+    """Of each the oldest message is in flight, and another one behind it; and some are free."""
+    queues = await made(w, n, fifo=True)
+    names = [f"g{number}" for number in range(n)]
+    await store(w).send(sent(queues.ids, names, "first"))
+    queues.received = [(message.message_id, 1) for message in await receive(w, queues.ids, n)]
+    await store(w).send(sent(queues.ids, names, "behind"))
+    await store(w).send(sent(queues.ids, [f"new{number}" for number in range(_SOME)], "new"))
+    return queues
+
+
+BUSY_GROUPS = Shape("message groups in flight of a FIFO queue", busy_groups, 300, (
+    stored("receive ten", receive_ten),
+    stored("send one", send_one),
+    stored("delete one", delete_one),
+    stored("figures", figures),
+    stored("sweep", sweep),
+))  # fmt: skip
+
+
 async def one_group(w: World, n: int) -> Queues:
     """Three of its messages are in flight."""
     queues = await made(w, n, fifo=True)
@@ -325,4 +345,4 @@ MANY = Shape("queues of SQS", many, 64, (
     given("retention of none", expire_nothing),
 ))  # fmt: skip
 
-SQS_SHAPES = (MESSAGES, IN_FLIGHT, LATE, DELAYED, GROUPS, ONE_GROUP, MANY)
+SQS_SHAPES = (MESSAGES, IN_FLIGHT, LATE, DELAYED, GROUPS, BUSY_GROUPS, ONE_GROUP, MANY)

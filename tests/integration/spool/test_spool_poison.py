@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from queen.spool.place import installation_of
 from queen.spool.spool import Limits, Spool, entry_of
 from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
-from tests.support.outage import FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
-from tests.support.processes import Server, open_folder, run, wait_until
+from tests.support.outage import FragilePostgres, spool_in, spooling_server, wait_until_drained
+from tests.support.processes import Server, run, wait_until
 from tests.support.spool_world import joined, push_of
 
 #: Pushes to other partitions are stored directly again before this is over.
@@ -50,39 +50,9 @@ CREATE TRIGGER poison BEFORE INSERT ON queen.segments FOR EACH ROW EXECUTE FUNCT
 Pushed = tuple[str, Sequence[Any]]
 
 
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with open_folder() as path:
-        yield path
-
-
-@pytest.fixture(scope="module")
-def postgres(folder: Path) -> Iterator[FragilePostgres]:
-    with fragile_postgres(folder) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def server(postgres: FragilePostgres, folder: Path) -> Iterator[Server]:
-    with spooling_server(postgres, folder) as running:
-        asyncio.run(_execute(postgres, _POISON))
-        yield running
-
-
-@pytest.fixture
-async def api(server: Server) -> AsyncIterator[Api]:
-    async with open_client(server.port) as http:
-        yield Api(http)
-
-
-@pytest.fixture
-def spool(server: Server, folder: Path) -> Spool:
-    """The spool of the server, as one more worker would use it."""
-    return spool_in(folder / "spool")
-
-
-def spool_in(path: Path) -> Spool:
-    return Spool(DiskFolder(path), installation_of(path) or UUID(int=0), Limits())
+@pytest.fixture(scope="module", autouse=True)
+def _poison(server: Server, postgres: FragilePostgres) -> None:
+    asyncio.run(_execute(postgres, _POISON))
 
 
 @asynccontextmanager

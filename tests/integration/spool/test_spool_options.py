@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 
 from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
-from tests.support.outage import FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
-from tests.support.processes import Server, open_folder, wait_until
+from tests.support.outage import FragilePostgres, spooling_server, wait_until_drained
+from tests.support.processes import Server, wait_until
 
 KEY = "33" * 32
 SECRET = "spooled-secret-91c4"
@@ -22,27 +21,8 @@ _CONFIGURE = (
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with open_folder() as path:
-        yield path
-
-
-@pytest.fixture(scope="module")
-def postgres(folder: Path) -> Iterator[FragilePostgres]:
-    with fragile_postgres(folder) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def server(postgres: FragilePostgres, folder: Path) -> Iterator[Server]:
-    with spooling_server(postgres, folder, QUEEN_ENCRYPTION_KEY=KEY) as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: Server) -> AsyncIterator[Api]:
-    async with open_client(server.port) as http:
-        yield Api(http)
+def settings() -> dict[str, str]:
+    return {"QUEEN_ENCRYPTION_KEY": KEY}
 
 
 async def configure_elsewhere(postgres: FragilePostgres, queue: str, max_size: int, encrypted: bool) -> None:

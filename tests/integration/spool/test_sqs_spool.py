@@ -13,29 +13,16 @@ from typing import Any
 import pytest
 
 from spec.guarantees import Level, checks
-from tests.support.outage import WORKERS, FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
-from tests.support.processes import Server, open_folder, run, wait_until
+from tests.support.outage import WORKERS, FragilePostgres, wait_until_drained
+from tests.support.processes import Server, run, wait_until
 from tests.support.sqs_clients import Queues, bodies, figures, queues_of, receive, refused, sqs_client
 
 KEY = "11" * 32
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with open_folder() as path:
-        yield path
-
-
-@pytest.fixture(scope="module")
-def postgres(folder: Path) -> Iterator[FragilePostgres]:
-    with fragile_postgres(folder) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def server(postgres: FragilePostgres, folder: Path) -> Iterator[Server]:
-    with spooling_server(postgres, folder, QUEEN_ENCRYPTION_KEY=KEY) as running:
-        yield running
+def settings() -> dict[str, str]:
+    return {"QUEEN_ENCRYPTION_KEY": KEY}
 
 
 @pytest.fixture

@@ -5,66 +5,24 @@ import os
 import resource
 import signal
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from queen.log import ids
-from queen.spool.folder import DiskFolder
 from queen.spool.format import Record, spool_request
-from queen.spool.place import installation_of
-from queen.spool.spool import Limits, Spool, entry_of
+from queen.spool.spool import Spool, entry_of
 from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.cut import Line, line_to
-from tests.support.outage import WORKERS, FragilePostgres, fragile_postgres, spooling_server, wait_until_drained
-from tests.support.processes import Server, open_folder, run, wait_until
+from tests.support.outage import WORKERS, FragilePostgres, spooling_server, wait_until_drained
+from tests.support.processes import Server, run, wait_until
 from tests.support.spool_world import push_of
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with open_folder() as path:
-        yield path
-
-
-@pytest.fixture(scope="module")
-def postgres(folder: Path) -> Iterator[FragilePostgres]:
-    with fragile_postgres(folder) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def server(postgres: FragilePostgres, folder: Path) -> Iterator[Server]:
-    with spooling_server(postgres, folder) as running:
-        yield running
-
-
-@pytest.fixture
-async def api(server: Server) -> AsyncIterator[Api]:
-    async with open_client(server.port) as http:
-        yield Api(http)
-
-
-@pytest.fixture
-async def workers(server: Server) -> AsyncIterator[list[Api]]:
-    async with worker_apis(server.port) as apis:
-        yield apis
-
-
-@pytest.fixture
-def spool(server: Server, folder: Path) -> Spool:
-    """The spool of the server, as one more worker would use it."""
-    return spool_in(folder / "spool")
-
-
-def spool_in(path: Path) -> Spool:
-    return Spool(DiskFolder(path), installation_of(path) or UUID(int=0), Limits())
 
 
 async def statuses(api: Api, queue: str, *payloads: Any, **arguments: Any) -> set[str]:

@@ -1,0 +1,1 @@
+"""SQS: its journals, for audits."""
