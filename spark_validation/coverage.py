@@ -291,6 +291,11 @@ ALL_ALIKE: Mapping[str, str] = MappingProxyType(
         "queen.open_cursors": _SHORT,
         "queen.pending_configurations": _SHORT,
         "queen.migrations": "of upgrades",
+        **dict.fromkeys(
+            ("queen.shards", "queen.shard_list"),
+            "of several databases: `queen doctor` compares the list in each; a partition that two of them have is seen "
+            "(partitions_are_complete)",
+        ),
         "simple_mq.queues": "judged with `--interface simple-mq`: size, limit, dead-letter queue and parent",
         "simple_mq.messages": "judged with `--interface simple-mq`: queue, id, count and data",
         "simple_mq.counts": "judged with `--interface simple-mq`: the_count_is_that_of_the_messages",

@@ -20,7 +20,7 @@ export class Chart {
     this.text = text;
     this.plot = null;
     this.data = null;
-    this.place = h("div", { class: "plot", role: "img", "aria-label": title });
+    this.place = h("div", { class: "plot", role: "img", "aria-label": title }, h("p", { class: "empty" }, "Collecting…"));
     this.figures = h("div");
     this.details = h("details", { ontoggle: () => this.#list() }, h("summary", {}, "Data"), this.figures);
     this.element = h("figure", { class: "card" }, h("figcaption", {}, title), this.place, this.details);

@@ -220,24 +220,26 @@ async def test_a_message_of_simple_mq_is_not_hidden_for_the_hour(world: World) -
     assert got == ["before", "ahead", *(f"after {number}" for number in range(5))], "in the order of their enqueues"
 
 
-@checks("G-SQS-1", "G-SQS-3", "G-SQS-4", level=Level.FAULTS)
+@checks("G-TIME-2", "G-SQS-1", "G-SQS-3", "G-SQS-4", level=Level.FAULTS)
 async def test_messages_of_sqs_are_not_hidden_for_the_hour_and_stay_in_order(world: World) -> None:
     attributes = {"FifoQueue": "true", "VisibilityTimeout": "2"}
     url = (await world.sqs("CreateQueue", QueueName="orders.fifo", Attributes=attributes))["QueueUrl"]
 
     async def send(body: str) -> str:
-        ids = {"MessageGroupId": "one", "MessageDeduplicationId": body}
+        ids = {"MessageGroupId": "one", "MessageDeduplicationId": body.replace(" ", "-")}
         sent: str = (await world.sqs("SendMessage", QueueUrl=url, MessageBody=body, **ids))["MessageId"]
         return sent
 
     async def receive() -> Any:
         return (await world.sqs("ReceiveMessage", QueueUrl=url)).get("Messages")
 
+    late = (await world.sqs("CreateQueue", QueueName="late"))["QueueUrl"]
     await send("before")
     world.clock.ahead(HOUR_S)
     await world.steps(1)
     [message] = await receive()
     assert message["Body"] == "before"
+    await world.sqs("SendMessage", QueueUrl=late, MessageBody="late", DelaySeconds=2)
     ahead = await send("ahead")
     world.clock.ahead(0)
     assert await send("ahead") == ahead, "a duplicate, whatever the clock"
@@ -250,6 +252,7 @@ async def test_messages_of_sqs_are_not_hidden_for_the_hour_and_stay_in_order(wor
         got.append(message["Body"])
         await world.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
     assert got == ["before", "ahead", *(f"after {number}" for number in range(5))]
+    await eventually(partial(world.received, late), "the end of the delay", 60)
 
 
 async def test_a_message_of_sqs_is_hidden_for_twelve_hours_at_most() -> None:

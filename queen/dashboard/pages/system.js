@@ -135,8 +135,7 @@ function summary(known, metric, status, statistics) {
     tile("Memory", latest ? bytes(latest.queenRssMb * MEBIBYTE) : "–", "all workers"),
     tile("Connections", `${count(hot("queen_connections") - hot("queen_connections_free"))} of ${count(hot("queen_connections"))}`, "in use by the engine"),
     tile("Waiting jobs", count(waiting), "for a call", waiting > 1000 ? "warn" : ""),
-    tile("Long polls", count(metric("queen_waiters")), `of at most ${count(metric("queen_waiters_max"))}`),
-    tile("WebSockets", count(metric("queen_websockets")), "open"));
+    tile("Long polls", count(metric("queen_waiters")), `and ${count(metric("queen_websockets"))} WebSockets`));
 }
 
 function lanesOf(known) {

@@ -125,8 +125,10 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION queen.repair_cursors IS 'Internal: repairs lease ends and ready times of cursors.';
 
--- Repairs messages of simple-mq in flight that are hidden longer than their queue allows; one queue per call, in
--- ascending order, so that repaired messages fall behind the stored position. Returns whether there may be more.
+-- Repairs messages in flight that are hidden longer than their queue of simple-mq allows; and of a queue of SQS, where
+-- each receive may say for how long, those in flight or delayed that began when the clock was ahead, as far as their
+-- other times tell it. One queue per call, in ascending order, so that repaired messages fall behind the stored position.
+-- Returns whether there may be more.
 CREATE OR REPLACE FUNCTION queen.repair_simple_mq(p_clock queen.clock, p_rows int) RETURNS bool
 LANGUAGE plpgsql
 SET enable_seqscan = off
@@ -136,10 +138,15 @@ DECLARE
     v_queue record;
     v_from timestamptz;
     v_upto timestamptz;
+    v_ids uuid[];
     v_now timestamptz;
 BEGIN
-    SELECT q.queue_id, make_interval(secs => q.visibility_timeout) AS timeout INTO v_queue
-    FROM simple_mq.queues AS q
+    SELECT q.queue_id, make_interval(secs => q.visibility_timeout) AS timeout, q.sqs INTO v_queue
+    FROM (
+        SELECT s.queue_id, s.visibility_timeout, false AS sqs FROM simple_mq.queues AS s
+        UNION ALL
+        SELECT s.store_id, s.visibility_timeout, true FROM simple_mq.sqs_queues AS s
+    ) AS q
     WHERE q.queue_id >= coalesce(p_clock.repaired_queue, '00000000-0000-0000-0000-000000000000')
         AND (q.queue_id > p_clock.repaired_queue OR p_clock.repaired_at < 'infinity' OR p_clock.repaired_queue IS NULL)
     ORDER BY q.queue_id LIMIT 1;
@@ -147,21 +154,39 @@ BEGIN
         RETURN false;
     END IF;
     v_from := greatest(
-        queen.clock() + v_queue.timeout, CASE WHEN v_queue.queue_id = p_clock.repaired_queue THEN p_clock.repaired_at END);
-    -- All that were taken at once, so that the place is between two times.
+        queen.clock() + CASE WHEN v_queue.sqs THEN interval '0' ELSE v_queue.timeout END,
+        CASE WHEN v_queue.queue_id = p_clock.repaired_queue THEN p_clock.repaired_at END);
+    -- All that end at once, so that the place is between two times.
     SELECT max(u.visible_at) INTO v_upto FROM (
-        SELECT m.visible_at FROM simple_mq.messages AS m
-        WHERE m.queue_id = v_queue.queue_id AND m.state = 't' AND m.visible_at > v_from ORDER BY m.visible_at LIMIT p_rows
+        SELECT b.visible_at FROM (
+            (SELECT m.visible_at FROM simple_mq.messages AS m
+            WHERE m.queue_id = v_queue.queue_id AND m.state = 't' AND m.visible_at > v_from
+            ORDER BY m.visible_at LIMIT p_rows)
+            UNION ALL
+            (SELECT m.visible_at FROM simple_mq.messages AS m
+            WHERE m.queue_id = v_queue.queue_id AND m.state = 'd' AND m.visible_at > v_from
+            ORDER BY m.visible_at LIMIT p_rows)
+        ) AS b ORDER BY b.visible_at LIMIT p_rows
     ) AS u;
+    v_ids := ARRAY(
+        SELECT m.message_id FROM simple_mq.messages AS m
+        WHERE m.queue_id = v_queue.queue_id AND m.state = 't' AND m.visible_at > v_from AND m.visible_at <= v_upto
+        UNION ALL
+        SELECT m.message_id FROM simple_mq.messages AS m
+        WHERE m.queue_id = v_queue.queue_id AND m.state = 'd' AND m.visible_at > v_from AND m.visible_at <= v_upto);
     PERFORM 1 FROM simple_mq.messages AS m
-    WHERE m.queue_id = v_queue.queue_id AND m.state = 't' AND m.visible_at > v_from AND m.visible_at <= v_upto
-    ORDER BY m.message_id FOR UPDATE;
+    WHERE m.queue_id = v_queue.queue_id AND m.message_id = ANY(v_ids) ORDER BY m.message_id FOR UPDATE;
     v_now := queen.clock();
     UPDATE simple_mq.messages AS m SET visible_at = greatest(v_now, m.visible_at - make_interval(secs => p_clock.set_back))
-    WHERE m.queue_id = v_queue.queue_id AND m.state = 't' AND m.visible_at > greatest(v_from, v_now + v_queue.timeout)
-        AND m.visible_at <= v_upto;
+    WHERE m.queue_id = v_queue.queue_id AND m.message_id = ANY(v_ids) AND m.visible_at > v_from AND m.visible_at <= v_upto
+        AND CASE
+            WHEN m.state = 'd' THEN m.created_at > v_now
+            WHEN m.state <> 't' THEN false
+            WHEN v_queue.sqs AND m.delivery_count = 1 THEN m.first_received_at > v_now
+            ELSE m.visible_at > v_now + v_queue.timeout
+        END;
     UPDATE simple_mq.heads AS h SET checked_at = v_now WHERE h.queue_id = v_queue.queue_id AND h.checked_at > v_now;
     UPDATE queen.clock SET repaired_queue = v_queue.queue_id, repaired_at = coalesce(v_upto, 'infinity');
     RETURN true;
 END $$;
-COMMENT ON FUNCTION queen.repair_simple_mq IS 'Internal: repairs visibility timeouts of simple-mq messages.';
+COMMENT ON FUNCTION queen.repair_simple_mq IS 'Internal: repairs visibility timeouts of messages of simple-mq and SQS, and delays of SQS.';
