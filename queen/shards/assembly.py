@@ -102,18 +102,24 @@ class Workshop:
 
 async def _follow(workshop: Workshop) -> None:
     """Reads the list from time to time, and takes part in its changes."""
-    homes = workshop.homes
     while True:
         await asyncio.sleep(REFRESH_S)
-        lists = await _lists(workshop.contexts)
-        known = newest(list(lists.values()))
-        if known is None:
-            continue
-        if (known.version, known.opened) > (homes.shards.version, homes.shards.opened):
-            await workshop.build_new(known)
-            homes.shards = known
-            remember(workshop.spools, known)
-        await workshop.tell(known, [slot for slot, each in lists.items() if each != known])
+        try:
+            await _look(workshop)
+        except Exception:
+            log.exception("The list of databases could not be read; it is read again")
+
+
+async def _look(workshop: Workshop) -> None:
+    homes, lists = workshop.homes, await _lists(workshop.contexts)
+    known = newest(list(lists.values()))
+    if known is None:
+        return
+    if (known.version, known.opened) > (homes.shards.version, homes.shards.opened):
+        await workshop.build_new(known)
+        homes.shards = known
+        remember(workshop.spools, known)
+    await workshop.tell(known, [slot for slot, each in lists.items() if each != known])
 
 
 async def _lists(contexts: Mapping[int, Context]) -> dict[int, ShardList]:

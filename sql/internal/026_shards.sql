@@ -25,7 +25,7 @@ DECLARE
     v_list queen.shard_list;
     v_own text;
 BEGIN
-    SELECT * INTO v_list FROM queen.shard_list FOR SHARE;
+    SELECT * INTO v_list FROM queen.shard_list AS l WHERE l.id FOR SHARE;
     IF NOT FOUND THEN
         RETURN true;
     END IF;

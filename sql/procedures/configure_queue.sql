@@ -71,7 +71,7 @@ BEGIN
         PERFORM queen.settle(queue_id, v_page.part_ids, v_pushes, v_waits, v_forgets);
     END IF;
     -- Last of all, because every other change of such options waits for this row.
-    IF NOT EXISTS (SELECT FROM queen.shard_list) THEN
+    IF NOT EXISTS (SELECT FROM queen.shard_list AS l WHERE l.id) THEN
         PERFORM queen.make_partitions(ARRAY[p_queue], ARRAY['Default']);
     END IF;
     IF v_pushes OR coalesce(v_old.max_size, 0) <> p_max_size OR (v_old.id IS NULL AND p_colocate_with IS NOT NULL) THEN

@@ -104,7 +104,7 @@ async def holder(postgres: str) -> AsyncIterator[Connection]:
         ("simple_mq.counts WHERE queue_id = '{other}' AND shard = 0 FOR UPDATE", {"simple-mq"}),
         ("simple_mq.counts WHERE queue_id = '{other}' AND shard = 1 FOR UPDATE", set()),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else ", ".join(sorted(value)) or "nothing",
 )
 async def test_find_locked_finds_exactly_the_locked_rows(
     world: World, holder: Connection, rows: str, found: set[str]
