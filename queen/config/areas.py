@@ -305,6 +305,10 @@ class Sqs(Area, frozen=True, kw_only=True):
     `admin`. Empty: signatures are not checked, or refused if JWT_ENABLED (docs/sqs.md)."""
     account: Annotated[str, Variable("QUEEN_SQS_ACCOUNT", form=ACCOUNT)] = "000000000000"
     """Account number in URLs and ARNs of queues: 12 digits."""
+    in_flight_max: Annotated[int, Variable("QUEEN_SQS_MAX_IN_FLIGHT", 1, 10_000_000)] = 120_000
+    """Maximum of messages in flight of a standard queue; then receives are answered `OverLimit`."""
+    fifo_in_flight_max: Annotated[int, Variable("QUEEN_SQS_MAX_IN_FLIGHT_FIFO", 1, 10_000_000)] = 20_000
+    """Maximum of messages in flight of a FIFO queue; then receives get nothing."""
 
 
 class Telemetry(Area, frozen=True, kw_only=True):

@@ -33,7 +33,6 @@ from queen.sqs.worker import Call
 
 Result = dict[str, Any]
 _DELAY_S_MAX, _WAIT_S_MAX = 900, 20
-_IN_FLIGHT_MAX, _FIFO_IN_FLIGHT_MAX = 120_000, 20_000
 _TRACE_ID = "X-Amzn-Trace-Id"
 
 #: Attributes that the system gives to messages.
@@ -231,7 +230,8 @@ async def receive_message(call: Call) -> Result:
         if attempt_id is not None:
             _check_attempt(queue, attempt_id)
         seconds = number_of(queue.attributes, "ReceiveMessageWaitTimeSeconds") if wait_s is None else wait_s
-        in_flight_max = _FIFO_IN_FLIGHT_MAX if queue.fifo else _IN_FLIGHT_MAX
+        limits = call.sqs.server.settings.sqs
+        in_flight_max = limits.fifo_in_flight_max if queue.fifo else limits.in_flight_max
         poll = ReceiveMessages(queue.queue_id, in_flight_max, limit or 1, visibility_s, seconds * 1000, attempt_id)
         received = await _receive(call, poll)
         if received.outcome == "unknown":

@@ -38,8 +38,9 @@ def postgres(folder: Path) -> Iterator[FragilePostgres]:
 
 @pytest.fixture(scope="module")
 def server(postgres: FragilePostgres, folder: Path) -> Iterator[Server]:
-    """A server with access keys."""
-    with serving_database(postgres.dsn, folder, "--workers", "2", QUEEN_SQS_KEYS=KEYS) as running:
+    """A server with access keys, and few messages in flight."""
+    few = {"QUEEN_SQS_MAX_IN_FLIGHT": "4", "QUEEN_SQS_MAX_IN_FLIGHT_FIFO": "3"}
+    with serving_database(postgres.dsn, folder, "--workers", "2", QUEEN_SQS_KEYS=KEYS, **few) as running:
         running.wait_until_all_are_healthy(2)
         yield running
 
@@ -64,6 +65,18 @@ def test_a_key_may_do_what_its_level_says(server: Server, sqs: Any) -> None:
         ):  # fmt: skip
             assert refused(getattr(client, action), QueueUrl=url, **more) == ("AccessDenied", 403)
     wait_until(lambda: f'"subject": "{KEY}"' in server.output.read_text(), "the line of the deletion")
+
+
+def test_no_more_are_in_flight_than_the_settings_allow(sqs: Any) -> None:
+    with queues_of(sqs) as make:
+        standard, fifo = make(), make.fifo()
+        for number in range(6):
+            sqs.send_message(QueueUrl=standard, MessageBody="x")
+            sqs.send_message(QueueUrl=fifo, MessageBody="x", MessageGroupId="g", MessageDeduplicationId=f"{number}")
+        assert len(receive(sqs, standard)) == 4
+        assert refused(sqs.receive_message, QueueUrl=standard) == ("OverLimit", 403)
+        assert len(receive(sqs, fifo)) == 3
+        assert receive(sqs, fifo) == []
 
 
 #: The level that each action requires, and parameters with which it is understood.
