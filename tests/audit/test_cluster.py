@@ -15,7 +15,7 @@ from bench.generated_log import load
 from spark_validation.java import java_home
 from spark_validation.journal.files import write_lines
 from tests.audit.faults import ordinary
-from tests.support.processes import clean_environment, lasting_port, run, wait_until
+from tests.support.processes import clean_environment, free_port, run, wait_until
 from tests.support.servers import create_database, drop_database
 
 PATIENCE_S = 300.0
@@ -25,7 +25,7 @@ PROGRAM = Path(pyspark.__path__[0]) / "bin" / "spark-class"
 @pytest.fixture
 def master(tmp_path):
     """A master and two workers of one core each."""
-    port, page = lasting_port(), lasting_port()
+    port, page = free_port(), free_port()
     environment = clean_environment(JAVA_HOME=str(java_home()), SPARK_LOCAL_IP="127.0.0.1")
     with (tmp_path / "cluster.log").open("wb") as log, ExitStack() as stack:
 

@@ -2,10 +2,10 @@
 
 import atexit
 import contextlib
+import fcntl
 import http.client
 import json
 import os
-import random
 import shutil
 import signal
 import socket
@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
@@ -33,6 +34,8 @@ PYTHON = (sys.executable, "-m", "queen_command")
 PATIENCE_S = 240.0
 
 
+#: The file that says which ports are this process's.
+_CLAIMS: list[IO[str]] = []
 #: The servers that were started last, for the report of a test that fails.
 RECENT: "deque[Server]" = deque(maxlen=4)
 _LINES, _LINE_CHARACTERS = 20, 400
@@ -59,20 +62,24 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@cache
+def _ports() -> Iterator[int]:
+    """A hundred ports, again and again, that no other process of tests has, nor any outgoing connection."""
+    for block in range(200, 320):
+        with suppress(OSError):
+            _CLAIMS[:] = [(Path(tempfile.gettempdir()) / f"queen-test-ports-{block}").open("w")]
+            fcntl.flock(_CLAIMS[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return cycle(range(100 * block, 100 * block + 100))
+    raise AssertionError("all ports for tests are taken")
+
+
 def free_port() -> int:
-    """A free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def lasting_port() -> int:
-    """A free port below those of outgoing connections: none of these can take it while its server is down."""
-    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+    """A free port, which stays free while its server is down."""
+    for port in islice(_ports(), 100):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise AssertionError("no free port below those of outgoing connections")
+    raise AssertionError("the ports of this process are all in use")
 
 
 def clean_environment(**variables: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.support.chaos.proxy import Proxy, Streams
 from tests.support.chaos.schedule import FailOver, FillPostgresDisk, Link, Schedule
-from tests.support.processes import PATIENCE_S, Server, lasting_port
+from tests.support.processes import PATIENCE_S, Server, free_port
 from tests.support.servers import start_on_database
 from tests.support.standby import Pair
 
@@ -50,7 +50,7 @@ class World:
         self.primary = "one"
         self.postgres_lock, self.server_lock = asyncio.Lock(), asyncio.Lock()
         self.starts, self.notes = 0, list[str]()
-        self._port = lasting_port()
+        self._port = free_port()
         self._closing = False
         self._excused: Server | None = None
         self._stack = ExitStack()
