@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 
@@ -34,8 +34,6 @@ PYTHON = (sys.executable, "-m", "queen_command")
 PATIENCE_S = 240.0
 
 
-#: The file that says which ports are this process's.
-_CLAIMS: list[IO[str]] = []
 #: The servers that were started last, for the report of a test that fails.
 RECENT: "deque[Server]" = deque(maxlen=4)
 _LINES, _LINE_CHARACTERS = 20, 400
@@ -62,15 +60,25 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
+def _claimed(block: int) -> bool:
+    """Whether this process has a block of ports from now to its end; the open file is its claim."""
+    with suppress(OSError):
+        claim = os.open(Path(tempfile.gettempdir()) / f"queen-test-ports-{block}", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(claim)
+            return False
+        return True
+    return False
+
+
 @cache
 def _ports() -> Iterator[int]:
     """A hundred ports, again and again, that no other process of tests has, nor any outgoing connection."""
-    for block in range(200, 320):
-        with suppress(OSError):
-            _CLAIMS[:] = [(Path(tempfile.gettempdir()) / f"queen-test-ports-{block}").open("w")]
-            fcntl.flock(_CLAIMS[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return cycle(range(100 * block, 100 * block + 100))
-    raise AssertionError("all ports for tests are taken")
+    block = next((block for block in range(200, 320) if _claimed(block)), None)
+    assert block is not None, "all ports for tests are taken"
+    return cycle(range(100 * block, 100 * block + 100))
 
 
 def free_port() -> int:
