@@ -16,9 +16,8 @@ from typing import Any
 from uuid import uuid4
 
 from bench.sqs_client import RefusedError, SqsConnection
-from spark_validation.journal.files import to_line
 from spark_validation.journal.hashes import hash_of
-from spark_validation.journal.schema import AckItem, Call, Delivery, Outcome, PushItem
+from spark_validation.journal.schema import AckItem, Call, Delivery, Outcome, PushItem, to_line
 
 VISIBILITY_S = 3
 RECEIVES = 2

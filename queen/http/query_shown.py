@@ -5,12 +5,11 @@ from urllib.parse import unquote_plus
 #: The parameters of the interface. None of them is a secret.
 SHOWN = frozenset(
     {
-        "Action", "after", "autoAck", "autopilot", "batch", "behind", "conflation", "consumerGroup", "cursorCreatedAt",
-        "cursorMessageId", "database", "deleteMetadata", "error", "from", "group", "hostname", "interval",
+        "Action", "after", "autoAck", "autopilot", "batch", "behind", "conflation", "consumerGroup", "cursor",
+        "cursorCreatedAt", "cursorMessageId", "database", "deleteMetadata", "error", "from", "group", "hostname", "interval",
         "leaseSeconds", "limit", "minLagSeconds", "name", "namespace", "ns", "offset", "order", "partition",
         "partitions", "queue", "reverse", "search", "status", "subscriptionFrom", "subscriptionMode", "task", "timeout",
-        "timestamp",
-        "to", "toBeginning", "toEnd", "txn", "wait", "workerId",
+        "timestamp", "to", "toBeginning", "toEnd", "txn", "wait", "workerId",
     }
 )  # fmt: skip
 _HIDDEN = "***"

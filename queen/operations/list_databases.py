@@ -57,12 +57,12 @@ async def _databases(context: Context) -> list[DatabaseElement]:
     return [_element(*pair, known, newest) for pair, known in zip(named, lists, strict=True)]
 
 
-async def _list_of(context: Context) -> ShardList | None:
+async def _list_of(one: Context) -> ShardList | None:
     """The list of databases as one of them knows it."""
-    if context.unavailable:
+    if one.unavailable:
         return None
     try:
-        return await context.administration.shards()
+        return await one.administration.shards()
     except QueenError:
         return None
 

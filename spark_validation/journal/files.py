@@ -25,7 +25,7 @@ from pyspark_queen.batches import batches
 from ..columns import Column, arrow_schema, arrow_table, leaf_columns
 from ..errors import JournalError
 from .changes import read_changes
-from .schema import SECONDS_MAX, VERSION, WHOLE_MAX, Call, Kind, Outcome
+from .schema import SECONDS_MAX, VERSION, WHOLE_MAX, Call, Kind, Outcome, to_line
 
 WORK = "queen-audit-"
 """Prefix of the folders with the data of audits."""
@@ -45,8 +45,6 @@ _FOR_PATTERNS = "*?[]{}\\:"
 decode_line = msgspec.json.Decoder(Call).decode
 """The row of one line; raises ``msgspec.DecodeError``."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 @dataclass(frozen=True)
 class Journal:
@@ -58,11 +56,6 @@ class Journal:
     def items(self) -> int:
         """The approximate number of messages of all calls; an empty list counts as one."""
         return sum(_items(pq.read_metadata(path)) for path in self.parquet)
-
-
-def to_line(call: Call) -> bytes:
-    """A row as one line of JSON, with the line break."""
-    return _encode(call) + b"\n"
 
 
 def write_lines(path: Path, calls: Iterable[Call]) -> None:

@@ -6,6 +6,7 @@ Times are microseconds since 1970 of the agent's clock, save ``created_at`` and 
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
+from msgspec.json import Encoder
 
 VERSION = 1
 """Version of the schema; a change that old readers would misread needs a new one."""
@@ -128,3 +129,11 @@ class Call(Struct, frozen=True, kw_only=True):
     pushes: tuple[PushItem, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     acks: tuple[AckItem, ...] = ()
+
+
+_encode = Encoder().encode
+
+
+def to_line(call: Call) -> bytes:
+    """A row as one line of JSON, with the line break."""
+    return _encode(call) + b"\n"

@@ -12,8 +12,7 @@ from bench.generated_log import load
 from queen.log.ids import message_id
 from spark_validation import command
 from spark_validation.errors import AuditError
-from spark_validation.journal.files import to_line
-from spark_validation.journal.schema import Call, Delivery, PushItem
+from spark_validation.journal.schema import Call, Delivery, PushItem, to_line
 from spark_validation.live import sources
 from spark_validation.live import watch as live
 from spark_validation.live.checkpoint import Checkpoint, Origin, opened

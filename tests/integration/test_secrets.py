@@ -29,7 +29,7 @@ def test_every_secret_setting_is_tried_here() -> None:
     secret = {
         name for area in AREAS.values() for setting in settings_of(area) if setting.secret for name in setting.names
     }
-    assert secret == {*SECRETS, "DATABASE_URL", "PG_PASSWORD"}
+    assert secret == {*SECRETS, "DATABASE_URL", "DATABASE_URLS", "PG_PASSWORD"}
 
 
 async def test_a_server_at_work_and_in_trouble_logs_no_secret(server: Server, queue: str) -> None:
@@ -91,6 +91,8 @@ async def test_commands_that_cannot_reach_postgresql_print_no_secret(command: st
         {"DATABASE_URL": f"postgresql://queen:{PASSWORD}@127.0.0.1:{port}/queen"},
         {"DATABASE_URL": f"host=127.0.0.1 port={port} user=queen password={PASSWORD}"},
         {"DATABASE_URL": f"postgresql://queen:{PASSWORD}@127.0.0.1:{port}/queen?no_such_parameter=1"},
+        {"DATABASE_URLS": f"a=postgresql://queen:{PASSWORD}@127.0.0.1:{port}/queen b=host=127.0.0.1"},
+        {"DATABASE_URLS": f"a=postgresql://queen:{PASSWORD}@127.0.0.1:{port}/queen"},
         {"PG_HOST": "127.0.0.1", "PG_PORT": port, "PG_PASSWORD": PASSWORD},
     ]
     done = await asyncio.gather(
