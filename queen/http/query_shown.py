@@ -6,10 +6,10 @@ from urllib.parse import unquote_plus
 SHOWN = frozenset(
     {
         "Action", "after", "autoAck", "autopilot", "batch", "behind", "conflation", "consumerGroup", "cursor",
-        "cursorCreatedAt", "cursorMessageId", "database", "deleteMetadata", "error", "from", "group", "hostname", "interval",
-        "leaseSeconds", "limit", "minLagSeconds", "name", "namespace", "ns", "offset", "order", "partition",
-        "partitions", "queue", "reverse", "search", "status", "subscriptionFrom", "subscriptionMode", "task", "timeout",
-        "timestamp", "to", "toBeginning", "toEnd", "txn", "wait", "workerId",
+        "cursorCreatedAt", "cursorMessageId", "database", "deleteMetadata", "error", "from", "group", "hostname",
+        "interval", "leaseSeconds", "limit", "minLagSeconds", "name", "namespace", "ns", "offset", "order",
+        "partition", "partitions", "queue", "reverse", "search", "status", "subscriptionFrom", "subscriptionMode",
+        "task", "timeout", "timestamp", "to", "toBeginning", "toEnd", "txn", "wait", "workerId",
     }
 )  # fmt: skip
 _HIDDEN = "***"
