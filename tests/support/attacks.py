@@ -17,7 +17,7 @@ from tests.support.processes import Server, clean_environment, open_folder, serv
 
 #: What a push of another client may take during an attack: the wanted second, with the margin of a busy machine.
 PUSH_S_MAX = 5.0
-RESIDENT_BYTES_MAX = 512 << 20
+RESIDENT_BYTES_MAX = 640 << 20
 #: The most that an attacker waits for an answer.
 PATIENCE_S = 60.0
 #: The time limit of requests of a server that is attacked: shorter than by default, so that the tests end.
