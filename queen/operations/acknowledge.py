@@ -142,6 +142,8 @@ async def _begin_both(server: Server, items: list[AckItem], pop: Pop) -> tuple[b
     popping = engine.submit(JobType.POP, pop)
     try:
         acked = await acking.future
+        if not pop.wait_ms:  # one that asks several databases may be under way
+            await asyncio.wait([popping.future])
     except BaseException:
         abandon(engine, popping)
         raise

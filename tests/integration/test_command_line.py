@@ -154,6 +154,8 @@ def test_ctrl_c_ends_with_one_code_at_any_moment(queen: Client, arguments: tuple
     start = time.monotonic() - began
     for part in (0.4, 0.6, 0.8, 2.5):
         code, said = interrupted(queen.environment, part * start, *arguments)
+        if "Could not import runpy" in said:
+            continue  # Python itself was still starting
         # Before its first line Python ends by the signal, which a shell shows as the same number.
         assert code in (ExitCode.INTERRUPTED, -signal.SIGINT), (part, said)
         assert "Traceback" not in said or code == -signal.SIGINT, said
