@@ -65,9 +65,9 @@ SHARDS: tuple[Mutant, ...] = (
     ),
     mutant(
         "G-SHARD-6",
-        "a group begins only where a pop asks for it",
-        (BEGINNING, "[_begin(available, queue, pop) for queue in queues]", "[]"),
-        tests=FAULTS,
+        "a group begins elsewhere than its first pop says",
+        (BEGINNING, "    return Beginning(pop.mode, pop.since)\n", '    return Beginning("new")\n'),
+        tests="tests/property/test_shards_against_model.py",
     ),
     mutant(
         "G-SHARD-7",
