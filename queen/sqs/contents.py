@@ -152,8 +152,8 @@ def trace_of(given: Mapping[str, Any] | None) -> str | None:
 def _attribute(name: str, given: Any) -> Value:  # noqa: ANN401 - a struct made from the model
     if not _ATTRIBUTE_NAME.fullmatch(name) or len(name) > _NAME_CHARS_MAX or _RESERVED.match(name):
         raise invalid_value(
-            f"Message (user) attribute name '{name[:_NAME_CHARS_MAX]}' is invalid: 1 to {_NAME_CHARS_MAX} ASCII letters, "
-            "digits, hyphens, underscores and single periods inside; it must not begin with AWS. or Amazon."
+            f"Message (user) attribute name '{name[:_NAME_CHARS_MAX]}' is invalid: 1 to {_NAME_CHARS_MAX} ASCII "
+            "letters, digits, hyphens, underscores and single periods inside; it must not begin with AWS. or Amazon."
         )
     return _value(name, given)
 
