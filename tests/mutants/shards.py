@@ -7,6 +7,7 @@ BEGINNING, ROUTER, LANES = "queen/shards/beginning.py", "queen/shards/router.py"
 LIVE, FAULTS = "tests/integration/test_shards.py", "tests/chaos/test_shards.py"
 LIST = "tests/integration/test_shards_list.py"
 PARTS = "tests/property/test_shards_division.py"
+SQS = "queen/simple_mq/sqs_administration.py"
 
 SHARDS: tuple[Mutant, ...] = (
     mutant(
@@ -74,5 +75,17 @@ SHARDS: tuple[Mutant, ...] = (
         "SQL pushes to a partition that belongs to another database",
         (SQL, "CASE WHEN l.here THEN u.partition ELSE u.partition || v_own END", "u.partition"),
         tests=LIVE,
+    ),
+    mutant(
+        "G-SHARD-9",
+        "requests of a queue go to the first database, whatever its number says",
+        (DIVISION, "        return [slot if slot in self._engines else FIRST]\n", "        return [FIRST]\n"),
+        tests=PARTS,
+    ),
+    mutant(
+        "G-SHARD-9",
+        "a queue of SQS is made where the newest list places it, not beside its dead-letter queue",
+        (SQS, "for slot, here in places if len(places) > 1 else ():", "for slot, here in ():"),
+        tests=LIST,
     ),
 )
