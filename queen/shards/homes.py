@@ -101,10 +101,26 @@ class Homes:
             if unsure is not None:
                 return unsure
         slot = candidates[0] if found is None else found
+        earlier = self._earlier(key, candidates, slot)
+        if earlier is not None:
+            return earlier if behind_spools else slot
         if slot != candidates[0]:
             self._elsewhere.add(key)
         self._remember(key, slot)
         return slot
+
+    def _earlier(self, key: Key, candidates: Sequence[int], home: int) -> int | None:
+        """An earlier home that still has pushes to a partition, of which the first made it where it belongs now.
+
+        The newest home is none: what it has in its spool for a partition that exists elsewhere must not make it there.
+        """
+        for slot in candidates[1:]:
+            failover = self._contexts[slot].failover
+            if slot == home or failover is None:
+                continue
+            if key in failover.held_back or (failover.spooling and not self._contexts[slot].unavailable):
+                return slot
+        return None
 
     def _unsure(
         self, key: Key, candidates: Sequence[int], silent: Collection[int], *, behind_spools: bool

@@ -65,6 +65,12 @@ SHARDS: tuple[Mutant, ...] = (
         tests=LIST,
     ),
     mutant(
+        "G-SHARD-5",
+        "pushes overtake those in the spool of the earlier home once the first of them is stored",
+        (HOMES, "        if earlier is not None:\n", "        if False:\n"),
+        tests="tests/property/test_shards_homes.py",
+    ),
+    mutant(
         "G-SHARD-6",
         "a group begins elsewhere than its first pop says",
         (BEGINNING, "    return Beginning(pop.mode, pop.since)\n", '    return Beginning("new")\n'),
