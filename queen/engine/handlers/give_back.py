@@ -11,10 +11,12 @@ async def give_back(context: Context, popped: Popped, group: str) -> None:
     lease = popped.lease
     if lease is None:
         return
-    if popped.claims:
-        context = context.at(popped.claims[0].part_id)
+    homes = {id(home): home for claim in popped.claims if (home := context.of_partition(claim.part_id))}
     try:
-        await context.with_retries(lambda _again: context.past_locks(lambda: context.database.release_leases([lease])))
+        for home in homes.values() or [context]:
+            await home.with_retries(
+                lambda _again, home=home: home.past_locks(lambda: home.database.release_leases([lease]))  # type: ignore[misc]
+            )
     finally:
         for claim in popped.claims:
             context.notify(Notification(claim.queue, 1, group))
