@@ -16,7 +16,7 @@ _STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _CONTENTS = """
 SELECT EXISTS (SELECT 1 FROM queen.queues) OR EXISTS (SELECT 1 FROM simple_mq.queues)
     OR EXISTS (SELECT 1 FROM simple_mq.sqs_queues),
-    (SELECT count(*) FROM queen.partitions),
+    (SELECT count(*) FROM queen.partitions) + (SELECT count(*) FROM queen.moved_partitions WHERE state = 'sealed'),
     (SELECT count(*) FROM simple_mq.queues) + (SELECT count(*) FROM simple_mq.sqs_queues)
 """
 _MISMATCH = "QN007"
@@ -33,7 +33,7 @@ class Stored(Struct, frozen=True):
         shards: the list; ``None``: it is used alone, or new.
         own: the name of this database in the list.
         populated: whether it has queues.
-        partitions: how many it has.
+        partitions: how many it has, with those that are on their way from it.
         queues: how many queues of simple-mq and SQS it has.
     """
 

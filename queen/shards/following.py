@@ -46,7 +46,8 @@ class Following:
                 self._asked[number] = slot
         if not self._numbers:
             return None
-        return structs.replace(self._request, items=[self._request.items[number] for number in self._numbers])
+        request: Ack = self._request
+        return structs.replace(request, items=[request.items[number] for number in self._numbers])
 
     def _rest_of_renewal(self) -> Any:  # noqa: ANN401
         """Partitions under the lease may have been on their way: it is renewed again until all of them are there."""

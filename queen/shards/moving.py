@@ -17,10 +17,10 @@ from queen.core.placement import ShardList
 from queen.engine.notifications import packet_of
 from queen.engine.ports import Notification
 from queen.postgres import moves
-from queen.postgres.dsn import Target
+from queen.postgres.dsn import UNREACHABLE, Target
 from queen.postgres.moves import BusyError, Placed, Sealed
 from queen.postgres.notifications import CHANNEL
-from queen.postgres.setup import UNREACHABLE, open_connection
+from queen.postgres.setup import open_connection
 from queen.shards.setup import SETTLED_S, look, newest
 
 _LOCK = "SELECT pg_try_advisory_lock(487215785331)"
@@ -90,7 +90,7 @@ class Mover:
         return self.done
 
     async def _end_interrupted(self) -> None:
-        for name, source in self._connections.items():
+        for source in self._connections.values():
             for sealed in await moves.read_sealed(source):
                 await self._end(source, sealed)
         for target in self._connections.values():
@@ -103,7 +103,9 @@ class Mover:
         try:
             waits = sealed.alive and await moves.expect(source, target, sealed.part_id, sealed.queue, sealed.partition)
         except BusyError as problem:
-            self.done.left.append(Left(sealed.queue, sealed.partition, f"it was on its way, and cannot go on: {problem}"))
+            self.done.left.append(
+                Left(sealed.queue, sealed.partition, f"it is on its way, but {problem}")
+            )
             return
         if waits:
             await self._bring(source, target, sealed.part_id, sealed.queue)
@@ -113,9 +115,7 @@ class Mover:
         plan: list[Placed] = []
         after, page = -1, [Placed(-1, "", "", "")]
         while page:
-            page = await moves.read_homes(
-                self._connections[source], wanted.queue, wanted.partition, after, _PAGE
-            )
+            page = await moves.read_homes(self._connections[source], wanted.queue, wanted.partition, after, _PAGE)
             plan += [each for each in page if each.home != source]
             after = page[-1].part_id if page else after
         return plan

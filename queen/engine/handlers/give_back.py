@@ -11,9 +11,10 @@ async def give_back(context: Context, popped: Popped, group: str) -> None:
     lease = popped.lease
     if lease is None:
         return
-    homes = {id(home): home for claim in popped.claims if (home := context.of_partition(claim.part_id))}
+    at = [context.of_partition(claim.part_id) for claim in popped.claims] or [context]
+    homes = {id(home): home for home in at}
     try:
-        for home in homes.values() or [context]:
+        for home in homes.values():
             await home.with_retries(
                 lambda _again, home=home: home.past_locks(lambda: home.database.release_leases([lease]))  # type: ignore[misc]
             )
