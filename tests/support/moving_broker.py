@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import structs
 
 from queen.core.placement import Shard, ShardList
-from queen.postgres import shard_list
+from queen.postgres import moves, shard_list
 from queen.postgres.dsn import parse
 from queen.shards.moving import Mover, Wanted
 from spec.model.state import Lane
@@ -29,7 +29,13 @@ class _InterruptedError(Exception):
 
 
 class MovingBroker(ShardedBroker):
-    """A broker over three databases, whose list changes; they must be empty."""
+    """A broker over three databases, whose list changes; they must be empty.
+
+    Attributes:
+        part_id: of the partition that a test moves.
+    """
+
+    part_id: int
 
     def __init__(self, databases: Mapping[str, str]) -> None:
         self._databases = databases
@@ -77,6 +83,49 @@ class MovingBroker(ShardedBroker):
                 return name
         return self.shards.home(*lane)
 
+    def query_one(self, database: str, sql: str, *arguments: object) -> list[Any]:
+        """The rows of one database."""
+        pool = self._pools[list(self._databases).index(database)]
+        return self._run(pool.fetch(sql, *arguments))  # type: ignore[no-any-return]
+
+    def begin_move(self, lane: Lane, home: str | None = None) -> None:
+        """The steps up to the sealing of a partition.
+
+        Raises:
+            BusyError: it cannot be moved now.
+        """
+        self._run(self._begin_move(lane, home or self.shards.home(*lane)))
+
+    async def _begin_move(self, lane: Lane, home: str) -> None:
+        async with AsyncExitStack() as held:
+            connections = await self._open_connections(held)
+            source = connections[(await self._where(connections))[tuple(lane)]]
+            number = "SELECT p.id" + _PLACES.partition("p.name")[2] + " WHERE (q.name, p.name) = ($1, $2)"
+            part_id = await source.fetchval(number, *lane)
+            await moves.expect(source, connections[home], part_id, *lane)
+            await moves.seal(source, part_id, list(_SLOTS).index(home))
+        await self._homes.refresh_moves()
+
+    def end_moves(self) -> None:
+        """Ends what has begun."""
+        self._run(self._end_moves())
+
+    async def _end_moves(self) -> None:
+        async with AsyncExitStack() as held:
+            await Mover(self.shards, await self._open_connections(held), _no_pause, 0).run(Wanted("nothing"))
+        await self._homes.refresh_moves()
+
+    def move_back(self, lane: Lane, home: str) -> None:
+        """Moves a partition, wherever the list places it."""
+        self.begin_move(lane, home)
+        self.end_moves()
+
+    async def _open_connections(self, held: AsyncExitStack) -> dict[str, Any]:
+        return {
+            name: await held.enter_async_context(pool.connection())
+            for name, pool in zip(self._databases, self._pools, strict=True)
+        }
+
     def move(self, which: int, interrupted: str | None) -> list[tuple[str, str]]:
         """Moves a partition that is not where the list places it; returns what has moved.
 
@@ -86,10 +135,7 @@ class MovingBroker(ShardedBroker):
 
     async def _move(self, which: int, interrupted: str | None) -> list[tuple[str, str]]:
         async with AsyncExitStack() as held:
-            connections = {
-                name: await held.enter_async_context(pool.connection())
-                for name, pool in zip(self._databases, self._pools, strict=True)
-            }
+            connections = await self._open_connections(held)
             before = await self._where(connections)
             misplaced = sorted(lane for lane, name in before.items() if self.shards.home(*lane) != name)
             if not misplaced:
