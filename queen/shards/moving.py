@@ -103,9 +103,7 @@ class Mover:
         try:
             waits = sealed.alive and await moves.expect(source, target, sealed.part_id, sealed.queue, sealed.partition)
         except BusyError as problem:
-            self.done.left.append(
-                Left(sealed.queue, sealed.partition, f"it is on its way, but {problem}")
-            )
+            self.done.left.append(Left(sealed.queue, sealed.partition, f"it is on its way, but {problem}"))
             return
         if waits:
             await self._bring(source, target, sealed.part_id, sealed.queue)

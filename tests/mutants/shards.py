@@ -7,6 +7,8 @@ BEGINNING, ROUTER, LANES = "queen/shards/beginning.py", "queen/shards/router.py"
 LIVE, FAULTS = "tests/integration/test_shards.py", "tests/chaos/test_shards.py"
 LIST = "tests/integration/test_shards_list.py"
 PARTS = "tests/property/test_shards_division.py"
+MOVES, STEPS = "tests/property/test_moves.py", "sql/procedures/move_partitions.sql"
+COPY, FOLLOWING = "queen/postgres/moves.py", "queen/shards/following.py"
 
 SHARDS: tuple[Mutant, ...] = (
     mutant(
@@ -74,5 +76,45 @@ SHARDS: tuple[Mutant, ...] = (
         "SQL pushes to a partition that belongs to another database",
         (SQL, "CASE WHEN l.here THEN u.partition ELSE u.partition || v_own END", "u.partition"),
         tests=LIVE,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "the transaction ids of a partition stay behind",
+        (COPY, '    "transaction_ids": ("part_id, hash, off", "part_id = $1"),\n', ""),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "cursors begin anew",
+        (STEPS, "FROM jsonb_array_elements(p_contents -> 'cursors') AS u", "FROM jsonb_array_elements('[]') AS u"),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "a partition is used where it is while it is copied",
+        (STEPS, "    PERFORM queen.hide_partitions(ARRAY[p_part]);\n", ""),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "the target makes a partition whose messages are still to come",
+        (SQL, "m.state IN ('awaited', 'sealed')", "false"),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "a move that was interrupted is given up",
+        (
+            "queen/shards/moving.py",
+            "        if waits:\n            await self._bring",
+            "        if False:\n            await self._bring",
+        ),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "an ack does not follow its partition",
+        (FOLLOWING, "            if sealed or slot != self._asked[number]:\n", "            if False:\n"),
+        tests=MOVES,
     ),
 )

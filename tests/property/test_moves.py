@@ -75,7 +75,8 @@ def broker(made: MovingBroker, monkeypatch: pytest.MonkeyPatch) -> MovingBroker:
         return model.AckItem(QUEUE, PARTITION, model.MessageId(QUEUE, PARTITION, offset), status, "g", lease, error)
 
     made.perform(model.Ack((ack(0, "completed"), ack(2, "completed"), ack(4, "dlq", "spoilt"), ack(5, "failed"))))
-    made.perform(model.Pop(QUEUE, PARTITION, group="h", batch=2, lease_seconds=30))
+    _, popped = made.perform(model.Pop(QUEUE, PARTITION, group="h", batch=2, lease_seconds=30))
+    made.lease = popped.lease  # type: ignore[union-attr]
     made.perform(model.DeleteMessage(QUEUE, PARTITION, model.MessageId(QUEUE, PARTITION, 8)))
     part = made.part_id = part_of(made)
     for statement in (
@@ -110,7 +111,8 @@ def part_of(broker: MovingBroker) -> int:
 
 def contents(broker: MovingBroker, database: str) -> dict[str, list[Any]]:
     return {
-        what: [tuple(row) for row in broker.query_one(database, query, broker.part_id)] for what, query in CONTENTS.items()
+        what: [tuple(row) for row in broker.query_one(database, query, broker.part_id)]
+        for what, query in CONTENTS.items()
     }
 
 
@@ -158,6 +160,31 @@ def test_nobody_uses_a_partition_on_its_way(broker: MovingBroker) -> None:
     judge(broker)
 
 
+def ack_of(broker: MovingBroker, offset: int) -> str | None:
+    """The error of an ack under the lease of group h; ``None``: it is carried out."""
+    name = model.MessageId(QUEUE, PARTITION, offset)
+    _, acked = broker.perform(model.Ack((model.AckItem(QUEUE, PARTITION, name, "completed", "h", broker.lease),)))
+    return acked.results[0].error  # type: ignore[union-attr]
+
+
+@checks("G-SHARD-8", level=Level.MODEL)
+def test_what_a_worker_does_before_it_hears_of_a_move_follows_the_partition(broker: MovingBroker) -> None:
+    broker.move_unnoticed(LANE)
+    assert ack_of(broker, 0) is None
+    assert ack_of(broker, 1) is None
+    assert ack_of(broker, 99) == "Message not found"
+    _, pushed = broker.perform(model.Push((model.PushItem(QUEUE, 99, PARTITION, "t1"),)))
+    assert pushed.results[0].status == "duplicate"  # type: ignore[union-attr]
+
+
+@checks("G-SHARD-8", level=Level.MODEL)
+def test_the_renewal_of_a_lease_follows_the_partition(broker: MovingBroker) -> None:
+    broker.move_unnoticed(LANE)
+    assert broker.renew(broker.lease) == 1
+    broker.set_clock(59.0)
+    assert broker.renew(broker.lease) == 1
+
+
 @checks("G-SHARD-8", level=Level.MODEL)
 def test_a_queue_that_is_deleted_takes_what_is_on_its_way_along(broker: MovingBroker) -> None:
     broker.begin_move(LANE)
@@ -195,7 +222,8 @@ def test_what_waits_in_the_outbox_and_leases_of_sql_are_waited_for(broker: Movin
         broker.begin_move(LANE)
     broker.query_one("a", "DELETE FROM queen.outbox")
     broker.query_one(
-        "a", "UPDATE queen.partition_consumers SET lease = gen_random_uuid() WHERE part_id = $1 AND lease IS NOT NULL",
+        "a",
+        "UPDATE queen.partition_consumers SET lease = gen_random_uuid() WHERE part_id = $1 AND lease IS NOT NULL",
         broker.part_id,
     )
     with pytest.raises(moves.BusyError, match="consumer with SQL"):

@@ -6,7 +6,9 @@ from typing import Any
 
 from msgspec import structs
 
+from queen.core.job_type import JobType
 from queen.core.placement import Shard, ShardList
+from queen.log.requests import RenewLease
 from queen.postgres import moves, shard_list
 from queen.postgres.dsn import parse
 from queen.shards.moving import Mover, Wanted
@@ -33,9 +35,11 @@ class MovingBroker(ShardedBroker):
 
     Attributes:
         part_id: of the partition that a test moves.
+        lease: of messages of it.
     """
 
     part_id: int
+    lease: str
 
     def __init__(self, databases: Mapping[str, str]) -> None:
         self._databases = databases
@@ -105,6 +109,28 @@ class MovingBroker(ShardedBroker):
             await moves.expect(source, connections[home], part_id, *lane)
             await moves.seal(source, part_id, list(_SLOTS).index(home))
         await self._homes.refresh_moves()
+
+    def move_unnoticed(self, lane: Lane) -> None:
+        """Moves a partition; the worker knows that it is about to move, but not that it has."""
+        self._run(self._move_unnoticed(lane, self.shards.home(*lane)))
+
+    async def _move_unnoticed(self, lane: Lane, home: str) -> None:
+        for step in ("expect", "move"):
+            async with AsyncExitStack() as held:
+                connections = await self._open_connections(held)
+                source, target = connections["a"], connections[home]
+                if step == "expect":
+                    await moves.expect(source, target, self.part_id, *lane)
+                else:
+                    await moves.seal(source, self.part_id, list(_SLOTS).index(home))
+                    await moves.bring(source, target, self.part_id)
+                    await moves.forget(source, self.part_id)
+            if step == "expect":
+                await self._homes.refresh_moves()
+
+    def renew(self, lease: str) -> int:
+        """Extends a lease; how many cursors it holds."""
+        return int(self._run(self._ask(JobType.RENEW_LEASE, RenewLease(lease, 60))).cursors)
 
     def end_moves(self) -> None:
         """Ends what has begun."""
@@ -183,5 +209,3 @@ class _MortalMover(Mover):
         self._end_at("sealed")
         await super()._bring(source, target, part_id, queue)
         self._end_at("brought")
-
-
