@@ -107,7 +107,10 @@ class Context:
         return self
 
     def check_settled(self, queue: str | None) -> None:
-        """Raises DatabaseUnavailableError while partitions of a queue (``None``: of any) are moved: with one database they never are."""
+        """Raises DatabaseUnavailableError while partitions of a queue (``None``: of any) are moved.
+
+        With one database they never are.
+        """
 
     def places(self, _name: str) -> "Sequence[tuple[int, Context]]":
         """The databases, by slot, where a queue of simple-mq or SQS may be; that of a new one first."""

@@ -1,4 +1,4 @@
-"""The steps by which a partition moves from one database to another (ADR 69): ``sql/procedures/move_partitions.sql``."""
+"""The steps by which a partition moves to another database (ADR 69): ``sql/procedures/move_partitions.sql``."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -149,18 +149,19 @@ async def seal(source: Connection, part_id: int, slot: int) -> bool:
 async def bring(source: Connection, target: Connection, part_id: int) -> int | None:
     """Steps 3 and 4, one transaction at the target; how many messages. ``None``: the queue was deleted meanwhile."""
     contents = await source.fetchval(_READ_SEALED, part_id)
+    transaction = target.transaction()
+    await transaction.start()
     try:
-        async with target.transaction():
-            await _copy(source, target, part_id)
-            if not await target.fetchval(_OPEN, part_id, contents):
-                raise _DeletedError
-    except _DeletedError:
+        opened = await _copy(source, target, part_id) and await target.fetchval(_OPEN, part_id, contents)
+    except BaseException:
+        if not target.is_closed():
+            await transaction.rollback()
+        raise
+    if not opened:
+        await transaction.rollback()
         return None
+    await transaction.commit()
     return int(await source.fetchval(_MESSAGES, part_id))
-
-
-class _DeletedError(Exception):
-    """The queue was deleted."""
 
 
 async def forget(source: Connection, part_id: int) -> None:
@@ -168,18 +169,20 @@ async def forget(source: Connection, part_id: int) -> None:
     await source.fetchval(_FORGET, part_id)
 
 
-async def _copy(source: Connection, target: Connection, part_id: int) -> None:
-    """Copies the log of a partition, and what belongs to it."""
+async def _copy(source: Connection, target: Connection, part_id: int) -> bool:
+    """Copies the log of a partition, and what belongs to it; false: its queue was deleted."""
     cycles = {row["grp_id"]: row["name"] for row in await source.fetch(_CYCLE_GROUPS, part_id)}
     names = {row[0] for row in await source.fetch(_GROUPS, part_id)} | set(cycles.values())
     # At least one name, to learn the number of the queue.
     numbers = await target.fetch(_NUMBER_GROUPS, part_id, sorted(names) or ["__QUEUE_MODE__"])
     if not numbers:
-        raise _DeletedError
+        return False
     queue_id, groups = numbers[0]["queue_id"], {row["name"]: row["grp_id"] for row in numbers}
     for table, (columns, where) in _COPIED.items():
-        await _pipe(source, target, table, columns, f"SELECT {columns} FROM queen.{table} WHERE {where}", part_id)
+        query = f"SELECT {columns} FROM queen.{table} WHERE {where}"  # noqa: S608
+        await _pipe(source, target, table, columns, query, part_id)
     await _copy_rows(source, target, part_id, queue_id, groups, {old: groups[name] for old, name in cycles.items()})
+    return True
 
 
 async def _copy_rows(
@@ -196,7 +199,8 @@ async def _copy_rows(
     )  # fmt: skip
     await _pipe(
         source, target, "stream_state", f"part_id, {_STATE}",
-        f"SELECT $1::bigint, {_STATE} FROM queen.stream_state WHERE part_id = -$1::bigint", part_id,
+        f"SELECT $1::bigint, {_STATE} FROM queen.stream_state WHERE part_id = -$1::bigint",  # noqa: S608
+        part_id,
     )  # fmt: skip
     await _pipe(
         source, target, "stream_cycles", f"part_id, grp_id, {_CYCLE}",

@@ -79,7 +79,7 @@ class Homes:
         self.forget([key for key in self._known if key[0] == queue])
 
     async def refresh_moves(self) -> None:
-        """Learns which partitions were moved. Pushes to them follow those that wait in the spool of the earlier shard."""
+        """Learns which partitions were moved. Pushes follow those that wait in the spool of the earlier shard."""
         for move in await self.moves.refresh():
             key = move.queue, move.partition
             before = self._known.get(key)

@@ -1,7 +1,7 @@
 """Where partitions are that were moved (ADR 69), as this worker knows it.
 
-A partition keeps its number, which names the database that made it. So a worker knows those that are elsewhere. It reads
-what has changed each second, and a move begins only when all workers know of it.
+A partition keeps its number, which names the database that made it. So a worker knows those that are elsewhere. It
+reads what has changed each second, and a move begins only when all workers know of it.
 """
 
 import asyncio

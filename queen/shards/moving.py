@@ -1,7 +1,7 @@
 """Moves partitions to the databases on which the list places them: ``queen shards move`` (ADR 69).
 
-Each step can be repeated, and each database knows how far a partition is. So a command that was interrupted at any moment
-is repeated, and first ends what the earlier one has begun.
+Each step can be repeated, and each database knows how far a partition is. So a command that was interrupted at any
+moment is repeated, and first ends what the earlier one has begun.
 """
 
 import asyncio

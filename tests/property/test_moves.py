@@ -33,7 +33,8 @@ CONTENTS = {
     "letters": """SELECT to_jsonb(d) - ARRAY['id', 'queue_id', 'grp_id'] FROM queen.dead_letter_queue AS d
         WHERE d.part_id = $1 ORDER BY d.off""",
     "groups of letters": """SELECT d.off FROM queen.dead_letter_queue AS d
-        JOIN queen.consumer_groups_metadata AS g ON (g.id, g.name, g.queue_id) = (d.grp_id, d.consumer_group, d.queue_id)
+        JOIN queen.consumer_groups_metadata AS g
+            ON (g.id, g.name, g.queue_id) = (d.grp_id, d.consumer_group, d.queue_id)
         WHERE d.part_id = $1 ORDER BY d.off""",
     "deleted": "SELECT d.offsets FROM queen.deleted_messages AS d WHERE d.part_id = $1",
     "traces": """SELECT to_jsonb(t) - ARRAY['id', 'queue_id'], ARRAY(
@@ -46,6 +47,25 @@ CONTENTS = {
     "schedules": """SELECT to_jsonb(t) - 'queue_id' FROM queen.schedules AS t JOIN queen.partitions AS p
         ON p.queue_id = t.queue_id AND p.name = t.partition WHERE p.id = $1 ORDER BY t.name""",
 }
+
+
+#: What no operation of the model makes.
+MORE = (
+    """INSERT INTO queen.traces (queue_id, part_id, off, consumer_group, event_type, data, worker, created_at)
+        SELECT queue_id, id, 3, 'g', 'info', '{{}}', 'w', queen.clock() FROM queen.partitions WHERE id = {part}""",
+    "INSERT INTO queen.trace_names SELECT 'order-7', t.id FROM queen.traces AS t",
+    """INSERT INTO queen.stream_state (part_id, stream_id, key, value, updated_at)
+        SELECT id, 1, 'k', '{{"n": 1}}', queen.clock() FROM queen.partitions WHERE id = {part}""",
+    """INSERT INTO queen.stream_cycles (part_id, stream_id, grp_id, cycled_at) SELECT p.id, 1, g.id, queen.clock()
+        FROM queen.partitions AS p JOIN queen.consumer_groups_metadata AS g ON g.queue_id = p.queue_id
+        WHERE p.id = {part} AND g.name = 'g'""",
+    """INSERT INTO queen.timers (deliver_at, queue_id, key, partition, transaction_id, message)
+        SELECT queen.clock() + interval '1 day', queue_id, 'timer', name, 'later', '{{"payload":1}}'
+        FROM queen.partitions WHERE id = {part}""",
+    """INSERT INTO queen.schedules (queue_id, name, cron, time_zone, catch_up, partition, message, last_at, next_at)
+        SELECT queue_id, 'daily', '0 0 * * *', 'UTC', 1, name, '{{"payload":1}}', queen.clock(),
+        queen.clock() + interval '1 day' FROM queen.partitions WHERE id = {part}""",
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,23 +99,8 @@ def broker(made: MovingBroker, monkeypatch: pytest.MonkeyPatch) -> MovingBroker:
     made.lease = popped.lease  # type: ignore[union-attr]
     made.perform(model.DeleteMessage(QUEUE, PARTITION, model.MessageId(QUEUE, PARTITION, 8)))
     part = made.part_id = part_of(made)
-    for statement in (
-        "INSERT INTO queen.traces (queue_id, part_id, off, consumer_group, event_type, data, worker, created_at)"
-        f" SELECT queue_id, id, 3, 'g', 'info', '{{}}', 'w', queen.clock() FROM queen.partitions WHERE id = {part}",
-        "INSERT INTO queen.trace_names SELECT 'order-7', t.id FROM queen.traces AS t",
-        "INSERT INTO queen.stream_state (part_id, stream_id, key, value, updated_at)"
-        f" SELECT id, 1, 'k', '{{\"n\": 1}}', queen.clock() FROM queen.partitions WHERE id = {part}",
-        "INSERT INTO queen.stream_cycles (part_id, stream_id, grp_id, cycled_at) SELECT p.id, 1, g.id, queen.clock()"
-        " FROM queen.partitions AS p JOIN queen.consumer_groups_metadata AS g ON g.queue_id = p.queue_id"
-        f" WHERE p.id = {part} AND g.name = 'g'",
-        "INSERT INTO queen.timers (deliver_at, queue_id, key, partition, transaction_id, message)"
-        " SELECT queen.clock() + interval '1 day', queue_id, 'timer', name, 'later', '{\"payload\":1}'"
-        f" FROM queen.partitions WHERE id = {part}",
-        "INSERT INTO queen.schedules (queue_id, name, cron, time_zone, catch_up, partition, message, last_at, next_at)"
-        " SELECT queue_id, 'daily', '0 0 * * *', 'UTC', 1, name, '{\"payload\":1}', queen.clock(),"
-        f" queen.clock() + interval '1 day' FROM queen.partitions WHERE id = {part}",
-    ):
-        made.query(statement)
+    for statement in MORE:
+        made.query(statement.format(part=part))
     while made.shards.home(*LANE) == "a":
         made.change_list()
     return made

@@ -74,7 +74,7 @@ class MovingBroker(ShardedBroker):
 
     def _begin(self) -> None:
         super()._begin()
-        self._homes = self._context._homes  # noqa: SLF001 - the router has it, too
+        self._homes = self._context._homes  # the router has it, too
 
     async def _restart(self) -> None:
         self._begin()
