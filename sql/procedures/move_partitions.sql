@@ -256,8 +256,10 @@ COMMENT ON FUNCTION queen.put_timers IS 'Internal: makes the timers and schedule
 CREATE OR REPLACE FUNCTION queen.find_taken_keys_v1(p_queue text, p_key text[]) RETURNS TABLE (key text)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT t.key FROM queen.timers AS t JOIN queen.queues AS q ON q.id = t.queue_id
-    WHERE q.name = p_queue AND t.key = ANY(p_key);
+    SELECT t.key FROM queen.queues AS q
+    CROSS JOIN unnest(p_key) AS u (key)
+    JOIN queen.timers AS t ON t.queue_id = q.id AND t.key = u.key
+    WHERE q.name = p_queue;
 END;
 COMMENT ON FUNCTION queen.find_taken_keys_v1 IS 'Keys of timers that a queue has here already.';
 
@@ -269,7 +271,8 @@ BEGIN ATOMIC
     UPDATE queen.removed_partitions AS r SET not_before = CASE
         WHEN r.part_id < 0 THEN '-infinity' ELSE clock_timestamp() + interval '1 hour' END
     WHERE r.part_id IN (p_part, -p_part);
-    UPDATE queen.moved_partitions AS m SET state = 'gone', seq = DEFAULT, changed_at = clock_timestamp(), contents = NULL
+    UPDATE queen.moved_partitions AS m
+    SET state = 'gone', seq = DEFAULT, changed_at = clock_timestamp(), contents = NULL
     WHERE m.part_id = p_part AND m.state = 'sealed';
 END;
 COMMENT ON FUNCTION queen.forget_partition_v1 IS 'The end of a move, where the partition was.';
