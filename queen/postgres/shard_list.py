@@ -17,7 +17,8 @@ _CONTENTS = """
 SELECT EXISTS (SELECT 1 FROM queen.queues) OR EXISTS (SELECT 1 FROM simple_mq.queues)
     OR EXISTS (SELECT 1 FROM simple_mq.sqs_queues),
     (SELECT count(*) FROM queen.partitions) + (SELECT count(*) FROM queen.moved_partitions WHERE state = 'sealed'),
-    (SELECT count(*) FROM simple_mq.queues) + (SELECT count(*) FROM simple_mq.sqs_queues)
+    (SELECT count(*) FROM simple_mq.queues) + (SELECT count(*) FROM simple_mq.sqs_queues),
+    (SELECT count(*) FROM queen.moved_partitions WHERE state = 'sealed')
 """
 _MISMATCH = "QN007"
 _READ_DEFINITIONS = "SELECT * FROM queen.read_definitions_v1()"
@@ -35,6 +36,7 @@ class Stored(Struct, frozen=True):
         populated: whether it has queues.
         partitions: how many it has, with those that are on their way from it.
         queues: how many queues of simple-mq and SQS it has.
+        leaving: how many partitions are on their way from it.
     """
 
     shards: ShardList | None
@@ -42,6 +44,7 @@ class Stored(Struct, frozen=True):
     populated: bool
     partitions: int
     queues: int = 0
+    leaving: int = 0
 
 
 async def read(target: Target) -> Stored:
@@ -54,11 +57,11 @@ async def read(target: Target) -> Stored:
     connection = await open_connection(target)
     try:
         rows = await connection.fetch(READ)
-        [(populated, partitions, queues)] = await connection.fetch(_CONTENTS)
+        [contents] = await connection.fetch(_CONTENTS)
     finally:
         await connection.close()
     own = next((row["name"] for row in rows if row["own"]), None)
-    return Stored(shards_of(rows), own, populated, partitions, queues)
+    return Stored(shards_of(rows), own, *contents)
 
 
 def shards_of(rows: Sequence[Mapping[str, Any]]) -> ShardList | None:

@@ -309,6 +309,8 @@ class TransactionDivision:
         self._homes, self._acks = homes, acks
 
     def slots(self, request: Transaction) -> list[int] | None:  # noqa: D102
+        if request.timers and self._homes.moves.active:
+            return None
         pushed = self._homes.known_of(self.partitions(request))
         return None if pushed is None else [*pushed, *map(self._acks.slot, request.acks)]
 
@@ -316,6 +318,7 @@ class TransactionDivision:
         return [*keys_of(request.push.batches), *_of_timers(request.timers)]
 
     async def divide(self, request: Transaction) -> Whole:  # noqa: D102
+        self._homes.moves.check_partitions(_of_timers(request.timers))
         found = await self._homes.find(self.partitions(request))
         slots = {*found.values(), *map(self._acks.slot, request.acks)}
         if len(slots) > 1:
@@ -393,6 +396,7 @@ class TimerDivision:
         return _of_timers(request)
 
     async def divide(self, request: Sequence[TimerChange]) -> DividedTimers:  # noqa: D102
+        self._homes.moves.check_partitions(self.partitions(request))
         found = await self._homes.find(self.partitions(request))
         places: dict[int, list[int]] = {}
         for index, change in enumerate(request):

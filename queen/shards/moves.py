@@ -6,7 +6,7 @@ reads what has changed each second, and a move begins only when all workers know
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from queen.core.errors import DatabaseUnavailableError, QueenError
 from queen.core.placement import Move, slot_of
@@ -66,6 +66,13 @@ class Moves:
             raise DatabaseUnavailableError(
                 "Partitions are being moved to other databases (queen shards move), so nothing that concerns all "
                 "partitions of a queue is changed: try again"
+            )
+
+    def check_partitions(self, keys: Collection[tuple[str, str]]) -> None:
+        """Raises DatabaseUnavailableError if one of these partitions is being moved: a timer could stay behind."""
+        if any((move.queue, move.partition) in keys for move in self._going.values()):
+            raise DatabaseUnavailableError(
+                "The partition is being moved to another database (queen shards move): try again"
             )
 
     async def refresh(self) -> list[Move]:
