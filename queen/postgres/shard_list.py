@@ -18,7 +18,7 @@ SELECT EXISTS (SELECT 1 FROM queen.queues) OR EXISTS (SELECT 1 FROM simple_mq.qu
     OR EXISTS (SELECT 1 FROM simple_mq.sqs_queues),
     (SELECT count(*) FROM queen.partitions) + (SELECT count(*) FROM queen.moved_partitions WHERE state = 'sealed'),
     (SELECT count(*) FROM simple_mq.queues) + (SELECT count(*) FROM simple_mq.sqs_queues),
-    (SELECT count(*) FROM queen.moved_partitions WHERE state = 'sealed')
+    (SELECT count(*) FROM queen.moved_partitions WHERE state IN ('awaited', 'sealed'))
 """
 _MISMATCH = "QN007"
 _READ_DEFINITIONS = "SELECT * FROM queen.read_definitions_v1()"
@@ -36,7 +36,7 @@ class Stored(Struct, frozen=True):
         populated: whether it has queues.
         partitions: how many it has, with those that are on their way from it.
         queues: how many queues of simple-mq and SQS it has.
-        leaving: how many partitions are on their way from it.
+        moving: how many partitions are on their way from it, or are to come.
     """
 
     shards: ShardList | None
@@ -44,7 +44,7 @@ class Stored(Struct, frozen=True):
     populated: bool
     partitions: int
     queues: int = 0
-    leaving: int = 0
+    moving: int = 0
 
 
 async def read(target: Target) -> Stored:
