@@ -47,6 +47,8 @@ class Poll(Protocol):
     def takes(self) -> int: ...  # noqa: D102
     @property
     def returnable(self) -> bool: ...  # noqa: D102
+    @property
+    def looks_first(self) -> bool: ...  # noqa: D102
 
 
 class WaitList:
@@ -185,6 +187,8 @@ class Waiters:
 
         ``inf`` if other pops are parked in the wait list: these are checked in time.
         """
+        if pop.looks_first:
+            return None
         wait_list = self._wait_lists.get(pop.wait_key)
         if wait_list is not None and wait_list.parked and not wait_list.checking and not wait_list.news:
             return inf

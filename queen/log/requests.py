@@ -121,6 +121,11 @@ class Pop(Struct, frozen=True):
         """Whether its messages can be released if the client does not take them."""
         return not self.auto_ack
 
+    @property
+    def looks_first(self) -> bool:
+        """Never: it need not look where a look has just found nothing."""
+        return False
+
 
 class Slice(Struct, frozen=True):
     """A part of a segment that a pop returns; columns as in ``queen.pop_unified_batch_v1``."""

@@ -121,6 +121,11 @@ class PollOfQueue(Struct, frozen=True):
         """Whether its messages can be released if the client does not take them."""
         return True
 
+    @property
+    def looks_first(self) -> bool:
+        """Never: it need not look where a look has just found nothing."""
+        return False
+
 
 class Dequeue(PollOfQueue, frozen=True):
     """A poll of one queue for at most ``limit`` messages; ``wait_ms``: how long to wait for one, 0 answers at once."""

@@ -99,6 +99,11 @@ class ReceiveMessages(PollOfQueue, frozen=True):
     wait_ms: int = 0
     attempt_id: str | None = None
 
+    @property
+    def looks_first(self) -> bool:
+        """Whether it may repeat an earlier receive: its messages are hidden from all others."""
+        return self.attempt_id is not None
+
 
 class SqsStatistics(Struct, frozen=True):
     """Statistics of a queue.

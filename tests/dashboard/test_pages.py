@@ -704,9 +704,13 @@ def test_a_page_says_that_it_is_loading(open_screen: OpenScreen, server: Server)
     screen.open("queues", title="Queues")
     expect(screen.page.get_by_role("status").filter(has_text="Loading")).to_be_visible()
     expect(screen.page.get_by_text("No queues found")).to_have_count(0)
+    view = screen.page.locator(".view")
+    top = "view => view.getBoundingClientRect().top"
+    loading = view.evaluate(top)
     screen.page.unroute_all(behavior="ignoreErrors")
     screen.page.reload()
     expect(screen.page.get_by_role("status").filter(has_text="Loading")).to_be_hidden()
+    assert view.evaluate(top) == loading, "nothing moves under the mouse when a page has loaded"
 
 
 def test_a_refresh_changes_only_what_differs(

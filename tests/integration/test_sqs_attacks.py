@@ -65,6 +65,19 @@ def test_an_attempt_is_another_one_once_its_messages_are_visible_again(sqs: Any,
     assert receive(sqs, url, **asked) == []
 
 
+@checks("G-SQS-5", level=Level.LIVE)
+def test_an_attempt_is_repeated_beside_receives_that_wait(server: Server, sqs: Any, make: Queues) -> None:
+    url = make.fifo()
+    sqs.send_message_batch(QueueUrl=url, Entries=entries(*"abc"))
+    first = bodies(receive(sqs, url, ReceiveRequestAttemptId="once"))
+    assert first == ["0", "1", "2"]
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(receive, sqs_client(server.port), url, WaitTimeSeconds=2) for _ in range(8)]
+        while not all(each.done() for each in waiting):
+            assert bodies(receive(sqs, url, ReceiveRequestAttemptId="once", WaitTimeSeconds=1)) == first
+    assert [each.result() for each in waiting] == [[]] * 8
+
+
 @checks("G-SQS-1", "G-SQS-11", level=Level.LIVE)
 @pytest.mark.parametrize("fifo", [False, True])
 def test_a_purge_beside_receives_and_sends_leaves_what_was_sent_later(

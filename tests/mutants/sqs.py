@@ -85,6 +85,12 @@ SQS: tuple[Mutant, ...] = (
         (TAKE, " AND m.visible_at = v_attempt.visible_at", ""),
     ),
     _seen(
+        "G-SQS-5",
+        "an attempt waits with the others before it has looked",
+        ("queen/engine/waiters.py", "if pop.looks_first:", "if False:"),
+        tests="tests/property/test_waiters.py",
+    ),
+    _seen(
         "G-SQS-6",
         "every handle of a message deletes it",
         (DELETE, "WHEN m.delivery_count <> u.delivery THEN 'stale'", "WHEN false THEN 'stale'"),

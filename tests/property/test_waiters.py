@@ -5,18 +5,20 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from math import inf
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from msgspec import structs
 
 from queen.core.job_type import JobType
 from queen.engine.job import Job
 from queen.engine.waiters import Waiters
 from queen.log.requests import Pop
 from queen.simple_mq.requests import Dequeue
+from queen.simple_mq.sqs_requests import ReceiveMessages
 from spec.guarantees import Level, checks
 
 PLACES = (Pop("q"), Pop("q", group="g"), Pop("q", partition="p", auto_ack=True), Pop("r", batch=2), Pop("", task="t"))
@@ -397,6 +399,18 @@ def test_what_is_offered_to_long_polls_of_this_worker_is_not_offered_to_those_of
 
 
 @checks("G-WAIT-1", level=Level.MODEL)
+@checks("G-SQS-5", level=Level.MODEL)
+def test_a_receive_that_may_repeat_an_earlier_one_looks_beside_waiting_ones(loop: asyncio.AbstractEventLoop) -> None:
+    waiters = Waiters(100, 1000)
+    receive = ReceiveMessages(uuid4(), 100, wait_ms=1000)
+    waiting = Job(JobType.POP, receive, loop.create_future())
+    waiting.deadline = 50.0
+    waiters.begin(waiting)
+    waiters.park(waiting, 0.0, inf)
+    assert waiters.ready_at_if_empty(receive, 0.0) == inf
+    assert waiters.ready_at_if_empty(structs.replace(receive, attempt_id="again"), 0.0) is None
+
+
 @pytest.mark.parametrize(("passed", "served", "finds"), [
     (0.05, None, True), (0.2, None, False), (0.05, (), False), (0.05, ("g",), True),
 ])  # fmt: skip
