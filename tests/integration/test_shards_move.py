@@ -11,7 +11,7 @@ import pytest
 
 from spec.guarantees import Level, checks
 from tests.support.processes import Server, run
-from tests.support.shards import drain, items, new_databases, push, serving_shards, urls
+from tests.support.shards import drain, items, new_databases, push, serving_shards, slot, urls
 
 NAMES = ("a", "b")
 
@@ -72,3 +72,41 @@ async def test_a_drained_database_is_empty_after_a_move(databases: dict[str, str
         taken = [m["data"]["n"] for m in found if m["partition"] == partition]
         assert taken == ([1, 2, 3] if partition == message["partition"] else [0, 1, 2, 3])
     await asyncio.to_thread(command, databases, "retire", "b")
+
+
+@checks("G-SHARD-8", level=Level.LIVE)
+async def test_a_long_poll_gets_what_becomes_visible_after_a_move(
+    databases: dict[str, str], api: httpx.AsyncClient
+) -> None:
+    """The poll has looked at both databases, and waits; the message comes to the other one."""
+    await api.post("/api/v1/configure", json={"queue": "late", "options": {"delayedProcessing": 30}})
+    partitions = [f"p{number}" for number in range(6)]
+    answers = await push(api, items("late", *partitions))
+    assert {slot(answer["message_id"]) for answer in answers} == {0, 1}
+    query = {"wait": "true", "timeout": 60_000, "batch": 10, "partitions": 10}
+    waiting = [asyncio.create_task(api.get("/api/v1/pop/queue/late", params=query, timeout=90)) for _ in range(2)]
+    await asyncio.to_thread(command, databases, "drain", "b")
+    moved = await asyncio.to_thread(command, databases, "move", "late", "--from", "b")
+    assert moved["partitions"] > 0
+    found = [message["partition"] for answer in await asyncio.gather(*waiting) for message in answer.json()["messages"]]
+    found += [message["partition"] for message in await drain(api, "late", wait="true", timeout=5000)]
+    assert sorted(found) == partitions
+
+
+async def test_only_what_is_wanted_moves(databases: dict[str, str], api: httpx.AsyncClient) -> None:
+    await push(api, items("one", "in@b", *[f"p{number}" for number in range(12)]))
+    await push(api, items("two", "in@b", "in@a"))
+    await asyncio.to_thread(command, databases, "drain", "b")
+    assert (await asyncio.to_thread(command, databases, "move", "two"))["partitions"] == 0  # they are pinned
+    on_b = [row[0] for row in await fetch(databases["b"], "SELECT name FROM queen.partitions WHERE name LIKE 'p%'")]
+    moved = await asyncio.to_thread(command, databases, "move", "one", on_b[0])
+    assert (moved["partitions"], moved["messages"], moved["left"]) == (1, 1, [])
+    moved = await asyncio.to_thread(command, databases, "move", "--from", "b")
+    assert moved["partitions"] == len(on_b) - 1
+    assert (await fetch(databases["b"], "SELECT count(*) FROM queen.partitions"))[0][0] == 2
+
+
+def test_a_move_needs_a_list(databases: dict[str, str]) -> None:
+    done = run("shards", "move", DATABASE_URLS=urls(databases))
+    assert done.returncode != 0
+    assert "These databases are no shards yet" in done.stderr
