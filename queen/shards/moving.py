@@ -119,9 +119,7 @@ class Mover:
         return plan
 
     async def _move_batch(self, source: str, batch: Sequence[Placed]) -> None:
-        for home in {each.home for each in batch}:
-            queues = {each.queue for each in batch if each.home == home}
-            await moves.take_definitions(self._connections[source], self._connections[home], queues)
+        await self._take_definitions(source, batch)
         expected = [each for each in batch if await self._expect(source, each)]
         if not expected:
             return
@@ -136,6 +134,11 @@ class Mover:
             expected = busy
             if busy:
                 await self._pause(_PAUSE_S)
+
+    async def _take_definitions(self, source: str, batch: Sequence[Placed]) -> None:
+        for home in {each.home for each in batch}:
+            queues = {each.queue for each in batch if each.home == home}
+            await moves.take_definitions(self._connections[source], self._connections[home], queues)
 
     async def _expect(self, source: str, placed: Placed) -> bool:
         own, target = self._connections[source], self._connections[placed.home]
@@ -189,14 +192,7 @@ async def move(
         DatabaseUnavailableError: a database is unreachable, or was lost meanwhile: repeat the call.
         ConflictError: another call is under way.
     """
-    stored, missing = await look(targets)
-    if missing:
-        raise next(iter(missing.values()))
-    known = newest([each.shards for each in stored.values()])
-    if known is None:
-        raise SettingError("These databases are no shards yet: start a server with DATABASE_URLS once")
-    if known.opened != known.version:
-        raise SettingError("A change of the list of databases was interrupted: first repeat its command")
+    known = await _list_of(targets)
     names = [shard.name for shard in known.in_use]
     if wanted.source is not None and wanted.source not in names:
         raise SettingError(f"{wanted.source} is no shard: the shards are {', '.join(names)}")
@@ -207,6 +203,18 @@ async def move(
             return await Mover(known, connections, pause).run(wanted, tell)
         except UNREACHABLE as problem:
             raise DatabaseUnavailableError(f"The move was interrupted: {problem}. Repeat the command") from problem
+
+
+async def _list_of(targets: Mapping[str, Target]) -> ShardList:
+    stored, missing = await look(targets)
+    if missing:
+        raise next(iter(missing.values()))
+    known = newest([each.shards for each in stored.values()])
+    if known is None:
+        raise SettingError("These databases are no shards yet: start a server with DATABASE_URLS once")
+    if known.opened != known.version:
+        raise SettingError("A change of the list of databases was interrupted: first repeat its command")
+    return known
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ SHARDS: tuple[Mutant, ...] = (
     mutant(
         "G-SHARD-1",
         "a database makes partitions that only its older list places there",
-        (SQL, "        AND v_own = queen.home_of(p_queue, p_partition, v_list.version);", ";"),
+        (SQL, "        AND v_own = queen.home_of(p_queue, p_partition, v_list.version)\n", ""),
         tests=LIST,
     ),
     mutant(
