@@ -125,7 +125,11 @@ COLUMNS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
             "*": (_PARTS, _GROUPS),
         },
         "queen.partition_locks": {"part_id": (_PARTS,), "*": (_PARTS,)},
-        "queen.removed_partitions": {"part_id": (_PARTS,), "*": (_PARTS,)},
+        "queen.removed_partitions": {
+            "part_id": (_PARTS,),
+            "not_before": "when the rest of a moved partition is removed, which nobody sees",
+            "*": (_PARTS,),
+        },
         "queen.queues": {
             "id": (_PARTS, _GROUPS),
             "name": "all of the queue goes with it; the report names queues of the journals that are not there",
