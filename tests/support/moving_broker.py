@@ -36,13 +36,14 @@ class MovingBroker(ShardedBroker):
     Attributes:
         part_id: of the partition that a test moves.
         lease: of messages of it.
+        databases: their URLs by name.
     """
 
     part_id: int
     lease: str
 
     def __init__(self, databases: Mapping[str, str]) -> None:
-        self._databases = databases
+        self.databases = databases
         super().__init__(databases)
 
     async def _open_all(self, databases: Mapping[str, str]) -> None:
@@ -68,7 +69,7 @@ class MovingBroker(ShardedBroker):
             known = drained if drained is not None and drained <= version else None
             shards.append(Shard(slot, name, added, known))
         self.shards = ShardList(shards, version, version)
-        for name, dsn in self._databases.items():
+        for name, dsn in self.databases.items():
             await shard_list.store(parse(dsn, "queen test", 5000), self.shards, name)
         self._homes.shards = self.shards
 
@@ -82,14 +83,14 @@ class MovingBroker(ShardedBroker):
 
     def home(self, lane: Lane) -> str:
         """The database where a partition is, or would be made."""
-        for name, pool in zip(self._databases, self._pools, strict=True):
+        for name, pool in zip(self.databases, self._pools, strict=True):
             if tuple(lane) in {tuple(row) for row in self._run(pool.fetch(_PLACES))}:
                 return name
         return self.shards.home(*lane)
 
     def query_one(self, database: str, sql: str, *arguments: object) -> list[Any]:
         """The rows of one database."""
-        pool = self._pools[list(self._databases).index(database)]
+        pool = self._pools[list(self.databases).index(database)]
         return self._run(pool.fetch(sql, *arguments))  # type: ignore[no-any-return]
 
     def begin_move(self, lane: Lane, home: str | None = None) -> None:
@@ -149,7 +150,7 @@ class MovingBroker(ShardedBroker):
     async def _open_connections(self, held: AsyncExitStack) -> dict[str, Any]:
         return {
             name: await held.enter_async_context(pool.connection())
-            for name, pool in zip(self._databases, self._pools, strict=True)
+            for name, pool in zip(self.databases, self._pools, strict=True)
         }
 
     def move(self, which: int, interrupted: str | None) -> list[tuple[str, str]]:
