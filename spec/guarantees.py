@@ -1220,6 +1220,15 @@ _CATALOGUE: Collection[Guarantee] = (
         "also if it is interrupted at any moment and repeated. At every moment one database at most serves it.",
         "Databases are added and given up while servers run.",
     ),
+    _safety(
+        "G-SHARD-9",
+        "ML",
+        "A queue of simple-mq or SQS is in one database",
+        "With several databases, all messages of a queue of simple-mq or SQS are in one of them, and its dead letters "
+        "are there, too; so are all queues of SQS whose names are equal up to `--`. A change of the list moves none. "
+        "Dead letters or messages are not sent to a queue in another database: that is refused.",
+        "Order, visibility and the move to the dead-letter queue are those of its database.",
+    ),
 )
 
 GUARANTEES: Mapping[str, Guarantee] = MappingProxyType({guarantee.id: guarantee for guarantee in _CATALOGUE})

@@ -82,6 +82,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     chaos = parser.getgroup("schedules of faults (tests/chaos/test_schedules.py)")
     chaos.addoption("--schedules", type=int, help="How many schedules are run: 10 by default, 1 with --seed.")
     chaos.addoption("--seed", help="The seed of the first schedule, or `random`; those that follow count up.")
+    chaos.addoption("--databases", type=int, help="Over so many databases: by default 1, and 3 in one schedule more.")
     chaos.addoption("--faults", help="Only these faults of the schedules, by their numbers in the timeline: 0,3.")
 
 

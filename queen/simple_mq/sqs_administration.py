@@ -45,13 +45,19 @@ async def create_queue(
 
 
 async def _place_of(context: Context, name: str) -> tuple[int, Context]:
-    """The database of a queue of the name, or that of a new one: beside the first of its group, if there is one."""
-    places = context.places(group_of(name))
-    for wanted in dict.fromkeys((name, group_of(name))) if len(places) > 1 else ():
-        for slot, here in places:
-            if await _find_on(here, wanted) is not None:
-                return slot, here
+    """The database of a queue of the name, or that of a new one: beside the others of its group, if there are any."""
+    group = group_of(name)
+    places = context.places(group)
+    for slot, here in places if len(places) > 1 else ():
+        if await _has_group(here, group):
+            return slot, here
     return places[0]
+
+
+async def _has_group(context: Context, group: str) -> bool:
+    """Whether a database has queues of a group."""
+    queues = Sqs.of(context).administration
+    return await context.with_retries(lambda _again: queues.has_group(group))
 
 
 async def are_together(context: Context, name: str, other: SqsQueue) -> bool:

@@ -31,6 +31,7 @@ _FIND = (
     "SELECT queue_id, queue_name, fifo, attributes::text, tags::text, created_at, modified_at"
     " FROM simple_mq.sqs_find_queue_v1($1)"
 )
+_HAS_GROUP = "SELECT simple_mq.sqs_has_group_v1($1) AS found"
 _NAMES = "SELECT * FROM simple_mq.sqs_names_v1($1)"
 _LIST = "SELECT * FROM simple_mq.sqs_list_queues_v1($1, $2, $3)"
 _SOURCES = "SELECT * FROM simple_mq.sqs_list_sources_v1($1, $2, $3)"
@@ -220,6 +221,11 @@ class SqsAdministrationStore:
         """The queue of the name."""
         rows = await self._pool.fetch(_FIND, name)
         return _queue(rows[0]) if rows else None
+
+    async def has_group(self, group: str) -> bool:
+        """Whether there are queues of a group here."""
+        [row] = await self._pool.fetch(_HAS_GROUP, group)
+        return bool(row["found"])
 
     async def names(self, queues: Sequence[UUID]) -> dict[UUID, str]:
         """The names of those queues that there are."""

@@ -41,6 +41,7 @@ class Size:
         server_made: share of the requests whose transaction ids the server makes.
         auto_consumers: consumers of a third group, which take by autoAck only; then the others do not.
         pause_s: how long a client waits after a call without an answer.
+        moves: after so many messages a producer leaves one partition for a new one; 0: never.
     """
 
     producers: int
@@ -52,6 +53,7 @@ class Size:
     server_made: float = 0.0
     auto_consumers: int = 0
     pause_s: float = 0.0
+    moves: int = 0
 
 
 async def _at_once() -> None:
@@ -243,7 +245,8 @@ class _Producer:
 
     def _item(self, new: bool) -> PushItem:
         """A message; now and then, unless it must be new, with an id that another partition has already."""
-        number = self._random.randrange(self._workload.size.partitions)
+        size = self._workload.size
+        number = self._random.randrange(size.partitions) + (self._count // size.moves if size.moves else 0)
         if self._random.random() < 0.05 and self._earlier and not new:
             id_ = self._random.choice(self._random.choice(self._earlier)).transaction_id
         else:

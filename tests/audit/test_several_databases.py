@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pyspark_queen.source import QueenSource
 from spark_validation.archive import job
 from spark_validation.archive.database import read
 from spark_validation.archive.folder import locked, open_archive
+from spark_validation.journal.schema import Call, PushItem, to_line
 from spark_validation.log.several import Snapshots, snapshot_of
 from tests.support.processes import Server, run, wait_until
 from tests.support.shards import NAMES, new_databases, serving_shards, urls
@@ -160,3 +161,62 @@ def test_faults_of_one_database_are_found_with_its_name(place: tuple[dict[str, s
         each["text"] == "is in the databases a and c" and each["partition"] == "p@a"
         for each in found["partitions_are_complete"]
     )
+
+
+class Pushes:
+    """Pushes to a partition of each database, and the journal of their answers."""
+
+    def __init__(self, server: Server, journal: Path) -> None:
+        self._server, self._journal, self._number = server, journal, 0
+        journal.mkdir()
+
+    def push(self, stored: Mapping[str, int]) -> None:
+        """Pushes one message to each, which are stored at these offsets."""
+        self._number += 1
+        ids = {name: f"{name}{self._number}" for name in NAMES}
+        items = [{"queue": "w", "partition": f"p@{n}", "payload": 1, "transactionId": ids[n]} for n in NAMES]
+        status, answers = self._server.request("POST", "/api/v1/push", {"items": items})
+        assert status == 201
+        assert [int(answer["message_id"][24:], 16) for answer in answers] == [stored[name] for name in NAMES]
+        pushes = tuple(
+            PushItem("w", f"p@{name}", ids[name], "ok", message_id=answer["message_id"])
+            for name, answer in zip(NAMES, answers, strict=True)
+        )
+        sent = self._number * 10_000_000
+        call = Call(
+            run="r", agent="a", number=self._number, kind="push", sent=sent, answered=sent + 1, pushes=pushes
+        )  # fmt: skip
+        with (self._journal / "a.jsonl").open("ab") as file:
+            file.write(to_line(call))
+
+
+@pytest.mark.timeout(2400)
+def test_a_watch_tells_what_one_of_them_has_lost(postgres: str, tmp_path: Path) -> None:
+    """And nothing before, nor of what the others keep."""
+    journal = tmp_path / "journal"
+    with new_databases(postgres) as databases, serving_shards(databases, tmp_path / "server") as server:
+        pushes = Pushes(server, journal)
+
+        def watch() -> tuple[int, list[tuple[str, str, int]]]:
+            done = run(
+                "audit", "watch", "--dsn", urls(databases), "--journal", str(journal), "--seconds", "0", "--json",
+                "--master", "local[1]", "--checkpoint", str(tmp_path / "checkpoint"), patience=1500,
+            )  # fmt: skip
+            assert done.returncode in (0, 1), done.stderr
+            found = [json.loads(line) for line in done.stdout.splitlines()]
+            return done.returncode, sorted((each["guarantee"], each["partition"], each["offset"]) for each in found)
+
+        for number in range(2):
+            pushes.push(dict.fromkeys(NAMES, number))
+        assert watch() == (0, [])
+        for number in (2, 3):
+            pushes.push(dict.fromkeys(NAMES, number))
+        # Before anybody has seen them, a message of one database is lost, and offsets of another.
+        execute(databases["c"], "DELETE FROM queen.segments WHERE last_off = 2 AND n > 0")
+        execute(
+            databases["b"],
+            "INSERT INTO queen.segments (part_id, last_off, n, created_at, flush, ends, data)"
+            " SELECT part_id, next_off + 9, 0, last_at, gen_random_uuid(), '', '[]' FROM queen.log_ends",
+        )
+        pushes.push({"a": 4, "b": 14, "c": 4})
+        assert watch() == (1, [("G-DUR-1", "p@c", 2), ("G-ORD-2", "p@b", 14), ("G-ORD-2", "p@c", 3)])

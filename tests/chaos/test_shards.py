@@ -61,6 +61,15 @@ class Faults:
             while self._traffic.journal.buffered < goal:
                 await asyncio.sleep(0.02)
         await self._traffic.progress(100)
+        await self._pops_without_a_wait()
+
+    async def _pops_without_a_wait(self) -> None:
+        """They begin with another database each time, and fail with none that is down."""
+        url = f"{self._traffic.urls[0]}/api/v1/pop/queue/{self._traffic.queue}?consumerGroup=beside&autoAck=true"
+        async with httpx.AsyncClient(timeout=60) as client:
+            for _ in range(4 * len(NAMES)):
+                answer = await client.get(url)
+                assert answer.status_code in (200, 204), answer.text
 
 
 @checks("G-SHARD-3", "G-SHARD-1", level=Level.FAULTS)

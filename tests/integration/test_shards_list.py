@@ -1,14 +1,19 @@
 """The list of the databases of an installation, and its changes."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import asyncpg
 import httpx
 import pytest
+from botocore.exceptions import ClientError
 from msgspec import structs
 
 from queen.core.errors import DataRejectedError
@@ -20,7 +25,9 @@ from queen.postgres.setup import prepare
 from queen.postgres.store import Store
 from queen.shards.setup import change
 from spec.guarantees import Level, checks
-from tests.support.shards import NAMES, drain, new_databases, push, serving_shards, slot, urls
+from tests.support.processes import Server, wait_until
+from tests.support.shards import NAMES, drain, new_databases, push, rows, serving_shards, slot, urls
+from tests.support.sqs_clients import bodies, receive, sqs_client
 
 
 @pytest.fixture
@@ -160,3 +167,116 @@ def test_names_stay_with_their_databases(fresh: dict[str, str], tmp_path: Path) 
         serving_shards({}, tmp_path / "second", DATABASE_URLS=swapped),
     ):
         pass
+
+
+class Growing:
+    """Clients of a server while the list of its databases changes; each call is repeated until it is carried out."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self.over = server, Event()
+
+    def until_done(self, call: Callable[[], Any]) -> Any:
+        """The answer to a call that may be put off while the list changes."""
+
+        def done() -> list[Any]:
+            try:
+                return [call()]
+            except ClientError as problem:
+                if problem.response["ResponseMetadata"]["HTTPStatusCode"] < 500:
+                    raise
+                return []
+
+        return wait_until(done, "a call that is carried out")[0]
+
+    def send(self, name: str) -> int:
+        """Makes the queue again, finds it and sends to it, until all is over; how many messages it has now."""
+        sqs, sent = sqs_client(self._server.port), 0
+        while not self.over.is_set():
+            made = self.until_done(lambda: sqs.create_queue(QueueName=name))["QueueUrl"]
+            assert sqs.get_queue_url(QueueName=name)["QueueUrl"] == made
+            sqs.send_message(QueueUrl=made, MessageBody=str(sent))
+            sent += 1
+        return sent
+
+    def send_simply(self, queue: str) -> int:
+        sent = 0
+        with httpx.Client(base_url=f"http://127.0.0.1:{self._server.port}", timeout=30) as client:
+            while not self.over.is_set():
+                assert client.post(f"/api/queues/{queue}/messages", json={"data": str(sent)}).status_code == 201
+                sent += 1
+        return sent
+
+    def make_new(self, worker: int) -> int:
+        """Makes new queues, which another client makes at the same time."""
+        sqs, made = sqs_client(self._server.port), 0
+        while not self.over.is_set():
+            group = f"new{made}"
+            for name in (f"{group}--dlq", group)[:: 1 if worker else -1]:
+                self.until_done(lambda name=name: sqs.create_queue(QueueName=name))  # type: ignore[misc]
+            made += 1
+        return made
+
+
+@checks("G-SHARD-9", level=Level.LIVE)
+def test_a_change_of_the_list_under_load_splits_no_queue(fresh: dict[str, str], tmp_path: Path) -> None:
+    with serving_shards({name: fresh[name] for name in ("a", "b")}, tmp_path / "first"):
+        pass  # the list has two databases
+    with serving_shards(fresh, tmp_path / "second", "--workers", "2") as server:
+        sqs = sqs_client(server.port)
+        groups = [f"group{number}" for number in range(12)]
+        for group in groups:
+            sqs.create_queue(QueueName=f"{group}--dlq")
+        body = {"queue_size": 100_000, "visibility_timeout": 30, "max_deliveries": 3}
+        simple = [
+            server.request("POST", "/api/queues", {"queue_name": f"s{number}", **body})[1]["queue_id"]
+            for number in range(2)
+        ]
+        targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
+        growing = Growing(server)
+        with ThreadPoolExecutor(6) as pool:
+            sending = {name: pool.submit(growing.send, name) for name in ("q0", "q1")}
+            sending |= {queue: pool.submit(growing.send_simply, queue) for queue in simple}
+            making = [pool.submit(growing.make_new, worker) for worker in range(2)]
+            try:
+                asyncio.run(change(targets, lambda known: with_added(known, "c")))
+                wait_until(lambda: rows(fresh["c"], "SELECT FROM simple_mq.sqs_queues"), "queues on the new database")
+            finally:
+                growing.over.set()
+            sent = {name: each.result() for name, each in sending.items()}
+            assert min(each.result() for each in making) > 0
+        for group in groups:
+            source_beside_its_dead_letters(sqs, group)
+        in_one_database(fresh, sqs, sent)
+
+
+def source_beside_its_dead_letters(sqs: Any, group: str) -> None:
+    """Makes the queue of a dead-letter queue that was there before, and a dead letter."""
+    dlq = sqs.get_queue_url(QueueName=f"{group}--dlq")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=dlq, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
+    attributes = {"VisibilityTimeout": "0", "RedrivePolicy": policy}
+    source = sqs.create_queue(QueueName=group, Attributes=attributes)["QueueUrl"]
+    sqs.send_message(QueueUrl=source, MessageBody=group)
+    assert bodies(receive(sqs, source)) == [group]
+    assert receive(sqs, source) == []
+    assert bodies(receive(sqs, dlq)) == [group]
+
+
+def in_one_database(databases: dict[str, str], sqs: Any, sent: dict[str, int]) -> None:
+    """Every group of queues and all messages of each queue are in one database, and none is missing."""
+    names = [{row[0] for row in rows(url, "SELECT queue_name FROM simple_mq.sqs_queues")} for url in databases.values()]
+    assert all(names)
+    groups = [{name.partition("--")[0] for name in some} for some in names]
+    assert set(Counter(group for some in groups for group in some).values()) == {1}
+    stored: Counter[str] = Counter()
+    for url in databases.values():
+        found = rows(url, "SELECT queue_id::text, count(*) FROM simple_mq.messages GROUP BY queue_id")
+        assert stored.keys().isdisjoint(row[0] for row in found)
+        stored.update(dict(map(tuple, found)))
+    for name in list(sent):
+        if name.startswith("q"):
+            url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+            count = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])["Attributes"]
+            assert int(count["ApproximateNumberOfMessages"]) == sent[name]
+        else:
+            assert stored[name] == sent[name]

@@ -1,18 +1,17 @@
 """simple-mq and SQS over three databases: a queue lives on one of them, and lists and figures are of all."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-import asyncpg
 import httpx
 import pytest
 from botocore.exceptions import ClientError
 
 from queen.core.placement import slot_of_queue
+from spec.guarantees import Level, checks
 from tests.support.processes import Server, wait_until
-from tests.support.shards import NAMES, new_databases, serving_shards
+from tests.support.shards import NAMES, new_databases, rows, serving_shards
 from tests.support.sqs_clients import bodies, receive, sqs_client
 
 
@@ -34,17 +33,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def rows(url: str, query: str) -> list[asyncpg.Record]:
-    async def ask() -> list[asyncpg.Record]:
-        connection = await asyncpg.connect(url)
-        try:
-            return await connection.fetch(query)
-        finally:
-            await connection.close()
-
-    return asyncio.run(ask())
-
-
+@checks("G-SHARD-9", level=Level.LIVE)
 def test_queues_of_simple_mq_are_spread_and_each_is_found_by_its_id(http: httpx.Client, server: Server) -> None:
     made: dict[str, set[int]] = {}
     for number in range(12):
@@ -78,6 +67,7 @@ def test_queues_of_simple_mq_are_spread_and_each_is_found_by_its_id(http: httpx.
         assert http.get(f"/api/queues/{queue}").status_code == 404
 
 
+@checks("G-SHARD-9", level=Level.LIVE)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_queue_of_simple_mq_can_be_pinned_and_its_dead_letters_are_beside_it(http: httpx.Client, name: str) -> None:
     body = {"queue_name": f"bills@{name}", "queue_size": 100, "visibility_timeout": 1, "max_deliveries": 1}
@@ -99,6 +89,7 @@ def test_a_queue_of_simple_mq_can_be_pinned_and_its_dead_letters_are_beside_it(h
     assert http.get(f"/api/queues/{queue}/messages?wait=20").json()["message"]["data"] == "dead"
 
 
+@checks("G-SHARD-9", level=Level.LIVE)
 def test_queues_of_sqs_are_spread_listed_and_found(server: Server, databases: dict[str, str]) -> None:
     sqs = sqs_client(server.port)
     names = sorted(f"spread-{number}" for number in range(12))
@@ -135,6 +126,7 @@ def error_of(function: Any, **arguments: Any) -> str:
     return ""
 
 
+@checks("G-SHARD-9", level=Level.LIVE)
 def test_dead_letter_queues_are_on_the_database_of_their_sources(server: Server) -> None:
     sqs = sqs_client(server.port)
 

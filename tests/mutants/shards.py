@@ -9,6 +9,7 @@ LIST = "tests/integration/test_shards_list.py"
 PARTS = "tests/property/test_shards_division.py"
 MOVES, STEPS = "tests/property/test_moves.py", "sql/procedures/move_partitions.sql"
 COPY, FOLLOWING = "queen/postgres/moves.py", "queen/shards/following.py"
+SQS = "queen/simple_mq/sqs_administration.py"
 
 SHARDS: tuple[Mutant, ...] = (
     mutant(
@@ -116,5 +117,17 @@ SHARDS: tuple[Mutant, ...] = (
         "an ack does not follow its partition",
         (FOLLOWING, "            if sealed or slot != self._asked[number]:\n", "            if False:\n"),
         tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-9",
+        "requests of a queue go to the first database, whatever its number says",
+        (DIVISION, "        return [slot if slot in self._engines else FIRST]\n", "        return [FIRST]\n"),
+        tests=PARTS,
+    ),
+    mutant(
+        "G-SHARD-9",
+        "a queue of SQS is made where the newest list places it, not beside its dead-letter queue",
+        (SQS, "for slot, here in places if len(places) > 1 else ():", "for slot, here in ():"),
+        tests=LIST,
     ),
 )

@@ -53,3 +53,18 @@ def test_messages_in_the_wrong_order_are_found() -> None:
 
 def test_message_that_was_never_pushed_is_found() -> None:
     assert "deliveries_are_what_was_pushed" in verdict(PUSHES, [*LOG, delivery(2, "z")]).faults
+
+
+def test_partition_in_two_databases_is_found() -> None:
+    log = [*LOG, replace(LOG[0], partition_id=str(1 << 40), payload={"id": "z"})]
+    assert "gaps" in verdict(PUSHES, sorted(log, key=lambda each: each.offset or 0)).faults
+
+
+def test_push_without_an_answer_is_stored_whole_or_not_at_all_in_each_database() -> None:
+    lost = PushItem("q", "p", "lost", {"id": "lost"}, "unknown")
+    stored = PushItem("q", "other", "stored", {"id": "stored"}, "unknown")
+    pushes = [*PUSHES, Push(invoked=50, completed=None, outcome="unknown", items=(lost, stored))]
+    for part_id, is_half in ((1 << 40, False), (2, True)):
+        there = replace(delivery(0, "stored", "stored"), partition="other", partition_id=str(part_id))
+        found = verdict(pushes, [*LOG, there]).faults
+        assert ("a_request_is_stored_whole_or_not_at_all" in found) == is_half

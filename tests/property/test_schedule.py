@@ -3,22 +3,36 @@
 from typing import get_args
 
 import msgspec
+import pytest
 
 from tests.support.chaos import faults
 from tests.support.chaos.schedule import Fault, Schedule, kind_of, schedule_of
 
 SEEDS = range(200)
+#: Of these there is something to change only where there are several.
+OF_THE_LIST = {"AddDatabase", "DrainDatabase"}
 
 
-def test_schedule_is_a_function_of_its_seed() -> None:
-    assert [schedule_of(seed) for seed in SEEDS] == [schedule_of(seed) for seed in SEEDS]
-    assert len({schedule_of(seed).events for seed in SEEDS}) == len(SEEDS)
+@pytest.mark.parametrize("databases", [1, 3])
+def test_schedule_is_a_function_of_its_seed(databases: int) -> None:
+    schedules = [schedule_of(seed, databases) for seed in SEEDS]
+    assert [schedule_of(seed, databases) for seed in SEEDS] == schedules
+    assert len({schedule.events for schedule in schedules}) == len(SEEDS)
 
 
 def test_every_kind_of_fault_is_drawn_and_can_be_injected() -> None:
-    drawn = {kind_of(event.fault) for seed in SEEDS for event in schedule_of(seed).events}
-    assert drawn == {kind.__name__ for kind in get_args(Fault)}
+    every = {kind.__name__ for kind in get_args(Fault)}
+    for databases, kinds in (1, every - OF_THE_LIST), (3, every):
+        assert {kind_of(event.fault) for seed in SEEDS for event in schedule_of(seed, databases).events} == kinds
     assert set(faults.HOW) == set(get_args(Fault))
+
+
+def test_over_several_databases_each_has_faults_and_they_are_those_of_one_beside_the_changes_of_the_list() -> None:
+    schedules = [schedule_of(seed, 3) for seed in SEEDS]
+    assert {event.database for schedule in schedules for event in schedule.events} == {0, 1, 2}
+    for seed, schedule in zip(SEEDS, schedules, strict=True):
+        alike = [event.fault for event in schedule.events if kind_of(event.fault) not in OF_THE_LIST]
+        assert alike == [event.fault for event in schedule_of(seed).events]
 
 
 def test_events_stand_in_the_order_of_their_times_and_are_told() -> None:
@@ -37,5 +51,5 @@ def test_fewer_events_are_the_same_ones_at_the_same_times() -> None:
 
 def test_schedule_can_be_written_down() -> None:
     for seed in SEEDS:
-        schedule = schedule_of(seed)
+        schedule = schedule_of(seed, 3)
         assert msgspec.json.decode(msgspec.json.encode(schedule), type=Schedule) == schedule

@@ -66,6 +66,32 @@ def broker(postgres: str) -> Iterator[ShardedBroker]:
         asyncio.run(drop_database(postgres, url))
 
 
+@checks("G-SHARD-6", level=Level.MODEL)
+@pytest.mark.parametrize(("start", "seen"), [("all", {0, 1}), ("new", {1})])
+def test_a_group_begins_in_all_databases_as_its_first_pop_says(
+    broker: ShardedBroker, start: str, seen: set[int]
+) -> None:
+    ShardsAgainstModel.broker = broker
+    machine = ShardsAgainstModel()
+    machine.begin()
+
+    def push(payload: int) -> None:
+        machine.perform(model.Push(tuple(model.PushItem("c", payload, f"p@{name}") for name in NAMES)))
+        machine.wait(1)
+
+    def pop(start: str | None = None) -> list[tuple[str, int]]:
+        asked = model.Pop("c", group="g", batch=10, partitions=10, auto_ack=True, subscription_mode=start)
+        return [(each.message.partition, each.payload) for each in machine.perform(asked)[1].deliveries]
+
+    push(0)
+    found = pop(start)
+    push(1)
+    for _ in NAMES:  # each has messages of one database
+        found += pop()
+    assert sorted(found) == [(f"p@{name}", payload) for name in NAMES for payload in sorted(seen)]
+    assert pop() == []
+
+
 @checks("G-SHARD-1", "G-SHARD-4", "G-SHARD-6", level=Level.MODEL)
 def test_three_databases_answer_what_the_model_of_one_allows(broker: ShardedBroker) -> None:
     ShardsAgainstModel.broker = broker

@@ -162,11 +162,17 @@ class Server:
 
     def is_settled(self) -> bool:
         """Whether a worker answers that all is well, and that nothing waits in the spool."""
+        return bool(self.settled_workers())
+
+    def settled_workers(self) -> set[int]:
+        """The worker that answers so, if one does: every database is connected, and nothing waits in the spool."""
         try:
             status, body = self.request("GET", "/health")
         except (OSError, http.client.HTTPException):
-            return False
-        return status == 200 and not (body["spool"]["spooling"] or body["spool"]["held_partitions"])
+            return set()
+        spool, databases = body["spool"], body.get("databases", {})
+        waits = spool["spooling"] or spool["held_partitions"] or "disconnected" in databases.values()
+        return {body["worker_id"]} if status == 200 and not waits else set()
 
     def wait_until_healthy(self) -> None:
         """Returns when requests are served; fails when the server ended instead."""

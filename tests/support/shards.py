@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import asyncpg
 import httpx
 
 from tests.support.processes import Server, end
@@ -40,6 +41,19 @@ def new_databases(dsn: str, names: Sequence[str] = NAMES) -> Iterator[dict[str, 
             databases[name] = asyncio.run(create_database(dsn))
             stack.callback(lambda url: asyncio.run(drop_database(dsn, url)), databases[name])
         yield databases
+
+
+def rows(url: str, query: str) -> list[asyncpg.Record]:
+    """The rows of a query to one database."""
+
+    async def ask() -> list[asyncpg.Record]:
+        connection = await asyncpg.connect(url)
+        try:
+            return await connection.fetch(query)
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
 
 
 def slot(identifier: str) -> int:

@@ -1,3 +1,21 @@
+-- Returns:   whether this database has a queue of the group: that of the name, or one whose name goes on with --.
+CREATE OR REPLACE FUNCTION simple_mq.sqs_has_group_v1(p_group text) RETURNS bool
+LANGUAGE plpgsql STABLE
+SET enable_seqscan = off
+AS $$
+DECLARE
+    v_fifo CONSTANT bool := p_group LIKE '%.fifo';
+    v_others CONSTANT text := CASE WHEN v_fifo THEN left(p_group, -5) ELSE p_group END || '--';
+BEGIN
+    -- As in sqs_list_queues_v1: names are ASCII.
+    RETURN EXISTS (SELECT 1 FROM simple_mq.sqs_queues AS q WHERE q.queue_name = p_group) OR EXISTS (
+        SELECT 1 FROM simple_mq.sqs_queues AS q
+        WHERE q.queue_name >= v_others AND q.queue_name <= v_others || '~' AND q.fifo = v_fifo
+    );
+END $$;
+COMMENT ON FUNCTION simple_mq.sqs_has_group_v1 IS
+'Whether queues of SQS are here whose names are equal up to --.';
+
 -- Purpose:   creates a queue of SQS, unless there is one of the name.
 -- Returns:   the queue of the name, and whether this call has created it: p_queue, the id that the caller has chosen,
 --            is the queue's then, also when the call is sent again.
@@ -14,8 +32,7 @@ DECLARE
     v_group CONSTANT text := split_part(p_name, '--', 1)
         || CASE WHEN strpos(p_name, '--') > 0 AND p_name LIKE '%.fifo' THEN '.fifo' ELSE '' END;
 BEGIN
-    IF NOT EXISTS (SELECT 1 FROM simple_mq.sqs_queues AS q WHERE q.queue_name IN (p_name, v_group))
-        AND NOT queen.is_home('', v_group) THEN
+    IF NOT simple_mq.sqs_has_group_v1(v_group) AND NOT queen.is_home('', v_group) THEN
         RAISE EXCEPTION 'the queue % belongs to another database', p_name USING ERRCODE = 'QN006';
     END IF;
     INSERT INTO simple_mq.sqs_queues (

@@ -1,4 +1,4 @@
-"""Schedules: which faults happen when. Pure: the same seed gives the same schedule."""
+"""Schedules: which faults happen when, to one database or several. Pure: the same seed gives the same schedule."""
 
 from random import Random
 from typing import Literal, TypeAlias
@@ -82,7 +82,7 @@ class KillMaster(Struct, frozen=True, tag=True):
 
 
 class KillEverything(Struct, frozen=True, tag=True):
-    """kill -9 of the server with all workers and of PostgreSQL, as when the machine goes; both start again."""
+    """kill -9 of the server with all workers and of every PostgreSQL, as when the machine goes; all start again."""
 
     down_s: float
 
@@ -113,6 +113,14 @@ class JumpClock(Struct, frozen=True, tag=True):
     offset_s: float
 
 
+class AddDatabase(Struct, frozen=True, tag=True):
+    """The server is started again with one more database, and `queen shards add` is repeated until it is done."""
+
+
+class DrainDatabase(Struct, frozen=True, tag=True):
+    """`queen shards drain` is repeated until it is done."""
+
+
 Fault: TypeAlias = (
     KillPostmaster
     | StopPostgres
@@ -131,14 +139,21 @@ Fault: TypeAlias = (
     | FillSpoolDisk
     | BreakSync
     | JumpClock
+    | AddDatabase
+    | DrainDatabase
 )
 
 
 class Event(Struct, frozen=True):
-    """A fault that begins so many seconds after the start."""
+    """A fault that begins so many seconds after the start.
+
+    Attributes:
+        database: the one of several that it is done to, if it is about a database.
+    """
 
     at: float
     fault: Fault
+    database: int = 0
 
     @property
     def text(self) -> str:
@@ -153,20 +168,25 @@ class Schedule(Struct, frozen=True):
     Attributes:
         seed: from which it was made.
         events: by time.
+        databases: how many the server begins with.
     """
 
     seed: int
     events: tuple[Event, ...]
+    databases: int = 1
 
     @property
     def text(self) -> str:
         """The timeline, one line an event, numbered as ``--faults`` takes them."""
-        lines = [f"  [{number}] {event.text}" for number, event in enumerate(self.events)]
-        return "\n".join([f"seed {self.seed}", *lines])
+        lines = [f"  [{number}] {event.text}{self._place(event)}" for number, event in enumerate(self.events)]
+        return "\n".join([f"seed {self.seed}, databases: {self.databases}", *lines])
 
-    def needs(self, kind: type[Struct]) -> bool:
-        """Whether such a fault is among them."""
-        return any(isinstance(event.fault, kind) for event in self.events)
+    def _place(self, event: Event) -> str:
+        return f" (database {event.database})" if self.databases > 1 else ""
+
+    def needs(self, kind: type[Struct], database: int | None = None) -> bool:
+        """Whether such a fault is among them, if a database is named: one that is done to it."""
+        return any(isinstance(e.fault, kind) and database in (None, e.database) for e in self.events)
 
     def only(self, numbers: frozenset[int]) -> "Schedule":
         """The same with fewer events: how a failure is made smaller."""
@@ -180,8 +200,11 @@ def kind_of(fault: Fault) -> str:
     return type(fault).__name__
 
 
-def schedule_of(seed: int, length_s: float = 6.0) -> Schedule:
-    """Three to six faults within so many seconds; one that only an outage shows gets its outage."""
+def schedule_of(seed: int, databases: int = 1, length_s: float = 6.0) -> Schedule:
+    """Three to six faults within so many seconds; one that only an outage shows gets its outage.
+
+    Over several databases each is done to one of them, and their list may change.
+    """
     choice = Random(seed)
     kinds = choice.sample(_DECK, choice.randint(3, 6))
     events: list[Event] = []
@@ -192,9 +215,16 @@ def schedule_of(seed: int, length_s: float = 6.0) -> Schedule:
         events.append(Event(at, _fault(kind, choice)))
         if kind in _SEEN_IN_OUTAGES:
             events.append(Event(round(max(at - 1.5, 0.0), 1), _outage(choice)))
-    return Schedule(seed, tuple(sorted(events, key=lambda event: event.at)))
+    if databases > 1:
+        events = [msgspec.structs.replace(event, database=choice.randrange(databases)) for event in events]
+        for kind in (AddDatabase, DrainDatabase):
+            if choice.random() < _CHANGED:
+                events.append(Event(round(choice.uniform(0.2, length_s), 1), kind(), choice.randrange(databases)))
+    return Schedule(seed, tuple(sorted(events, key=lambda event: event.at)), databases)
 
 
+#: The share of schedules over several databases in which one is added, and in which one is drained.
+_CHANGED = 0.4
 _SEEN_IN_OUTAGES = {FillSpoolDisk, BreakSync, JumpClock}
 
 #: Each kind as often as it shall be drawn.

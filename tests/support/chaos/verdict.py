@@ -1,7 +1,7 @@
 """What is judged after a schedule: all that clients were told, and the log itself, read as one more consumer group."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from queen.core.placement import slot_of
 from spec.checkers import all_checkers, judge
 from spec.history import Call, Delivery, Drained, History, Pop, Push, PushItem, Record
 
@@ -18,13 +19,18 @@ _NS = 1_000_000_000
 Key = tuple[str, str, str]
 
 
-async def read_log(dsn: str, queues: Sequence[str]) -> tuple[Delivery, ...]:
-    """Every message of the queues, as PostgreSQL has it."""
+async def read_log(dsns: Sequence[str], queues: Sequence[str]) -> tuple[Delivery, ...]:
+    """Every message of the queues, as the databases have it. A partition that two of them have has offsets twice."""
+    found = [each for dsn in dsns for each in await _read_one(dsn, queues)]
+    return tuple(sorted(found, key=lambda each: (each.lane, each.offset)))
+
+
+async def _read_one(dsn: str, queues: Sequence[str]) -> tuple[Delivery, ...]:
     connection = await asyncpg.connect(dsn)
     try:
         rows = await connection.fetch(
             "SELECT queue, partition, part_id, off, id::text, transaction_id, payload::text, created_at"
-            " FROM queen.messages WHERE queue = ANY($1) ORDER BY queue, partition, off",
+            " FROM queen.messages WHERE queue = ANY($1)",
             list(queues),
         )
     finally:
@@ -43,6 +49,7 @@ def _delivery(row: Any) -> Delivery:
 def whole_history(records: Sequence[Record], log: tuple[Delivery, ...], now: int) -> History:
     """What clients saw, and the log; messages whose ids the server made have their names."""
     names: dict[Key, str] = {}
+    homes = {each.lane: slot_of(int(each.partition_id)) for each in log}
     for each in log:
         # If a message is there twice, `doubled` says so.
         names.setdefault(_key(each.queue, each.partition, each.payload), each.transaction_id)
@@ -56,7 +63,20 @@ def whole_history(records: Sequence[Record], log: tuple[Delivery, ...], now: int
             )
         )  # fmt: skip
         reading.append(Drained(at=now + 2, queue=queue, group=LOG))
-    return History((*(_named(record, names) for record in records), *reading))
+    divided = [part for record in records for part in _by_database(record, homes)]
+    return History((*(_named(record, names) for record in divided), *reading))
+
+
+def _by_database(record: Record, homes: Mapping[tuple[str, str], int]) -> Iterator[Record]:
+    """A push that was not answered as stored was stored whole or not at all in each database."""
+    if not isinstance(record, Push) or record.outcome == "ok":
+        yield record
+        return
+    found: dict[int | None, list[PushItem]] = {}
+    for item in record.items:
+        found.setdefault(homes.get(item.lane), []).append(item)
+    for items in found.values():
+        yield replace(record, items=tuple(items))
 
 
 def _key(queue: str, partition: str, payload: Any) -> Key:

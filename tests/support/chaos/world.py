@@ -1,4 +1,4 @@
-"""The world of a schedule: PostgreSQL and clients behind proxies, and a server that is started again when killed."""
+"""The world of a schedule: databases and clients behind proxies, and a server that is started again when killed."""
 
 import asyncio
 import os
@@ -7,13 +7,19 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
+from itertools import count
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
+import psutil
+
 from tests.support.chaos.proxy import Proxy, Streams
-from tests.support.chaos.schedule import FailOver, FillPostgresDisk, Link, Schedule
+from tests.support.chaos.schedule import AddDatabase, FailOver, FillPostgresDisk, Link, Schedule
 from tests.support.processes import PATIENCE_S, Server, free_port
+from tests.support.processes import run as run_command
 from tests.support.servers import start_on_database
+from tests.support.shards import urls
 from tests.support.standby import Pair
 
 _INJECTED = Path(__file__).with_name("injected")
@@ -30,116 +36,89 @@ async def until(condition: Callable[[], Any], what: str, seconds: float = PATIEN
         await asyncio.sleep(_LOOK_S)
 
 
-class World:
-    """Everything that a fault can be done to.
+class Database:
+    """One PostgreSQL, or a primary and its standby, behind proxies.
 
     Attributes:
-        folder: everything lies in it.
+        name: in DATABASE_URLS, where there are several.
         primary: the name of the cluster that takes writes.
         postgres: one or two clusters.
-        links: the two proxies.
-        server: the latest one.
-        starts: how often a server was started.
-        postgres_lock: faults hold it while they change the processes of PostgreSQL.
-        server_lock: the same for those of the server.
+        proxies: one for each of them.
+        lock: faults hold it while they change its processes.
         notes: what was not as planned.
     """
 
-    def __init__(self, folder: Path, schedule: Schedule) -> None:
-        self.folder, self.schedule = folder, schedule
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder
         self.primary = "one"
-        self.postgres_lock, self.server_lock = asyncio.Lock(), asyncio.Lock()
-        self.starts, self.notes = 0, list[str]()
-        self._port = free_port()
-        self._closing = False
-        self._excused: Server | None = None
+        self.lock = asyncio.Lock()
+        self.proxies: list[Proxy] = []
+        self.notes: list[str] = []
         self._stack = ExitStack()
-        self.injected = folder / "faults"
-        self.injected.mkdir()
-        self.spool = folder / "spool"
-        self.spool.mkdir()
+        self.folder.mkdir()
 
-    async def open(self) -> None:
-        """Starts everything."""
-        self.postgres = Pair(self._postgres_folder())
+    async def open(self, seed: int, *, with_standby: bool, small_disk: bool) -> None:
+        """Starts it; on a small disk, it can become full."""
+        if small_disk:
+            self._take_small_disk(_POSTGRES_DISK_MB * (1 + with_standby))
+        self.postgres = Pair(self.folder)
         self._stack.callback(self.postgres.stop)
-        with_standby = self.schedule.needs(FailOver)
         await asyncio.to_thread(self.postgres.start, with_standby=with_standby)
-        names = ("one", "two") if with_standby else ("one",)
-        databases = [Proxy(self._to_postgres(name), self.schedule.seed) for name in names]
-        clients = Proxy(self._to_server, self.schedule.seed + 2)
-        self.links: dict[Link, list[Proxy]] = {"database": databases, "clients": [clients]}
-        for proxy in (*databases, clients):
+        self.proxies = [Proxy(self._to(name), seed) for name in (("one", "two") if with_standby else ("one",))]
+        for proxy in self.proxies:
             await proxy.start()
-        self.server = self._start_server()
-        await asyncio.to_thread(self.server.wait_until_healthy)
-        self._keeping = asyncio.create_task(self._keep_serving())
 
     async def close(self) -> None:
-        """Ends everything."""
-        self._closing = True
-        if hasattr(self, "_keeping"):
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
-        if hasattr(self, "server"):
-            await asyncio.to_thread(self._end_server)
-        for proxies in getattr(self, "links", {}).values():
-            for proxy in proxies:
-                await proxy.stop()
+        """Ends it."""
+        for proxy in self.proxies:
+            await proxy.stop()
         await asyncio.to_thread(self._stack.close)
-
-    @property
-    def url(self) -> str:
-        """Where clients find the server."""
-        return f"http://127.0.0.1:{self.links['clients'][0].port}"
 
     @property
     def dsn(self) -> str:
         """The primary, without a proxy."""
         return self.postgres.dsn_of(self.primary)
 
-    # ------------------------------------------------------------ PostgreSQL
+    @property
+    def url(self) -> str:
+        """Whichever is the primary, by way of the proxies."""
+        hosts = ",".join("127.0.0.1" for _ in self.proxies)
+        return f"postgresql://postgres@/postgres?host={hosts}&port={','.join(str(p.port) for p in self.proxies)}"
 
-    def _postgres_folder(self) -> Path:
-        """A small file system of its own where one has to become full, and may be mounted."""
-        path = self.folder / "postgres"
-        path.mkdir()
-        if self.schedule.needs(FillPostgresDisk):
-            if problem := self._mount(path):
-                self.notes.append(f"FillPostgresDisk is left out, for no tmpfs can be mounted: {problem}")
-            else:
-                self._stack.callback(lambda: subprocess.run(["umount", "-l", path], check=False))
-                path.chmod(0o755)
-        return path
+    def _take_small_disk(self, size_mb: int) -> None:
+        """Mounts a file system of its own, where one may be mounted."""
+        if problem := self._mount(size_mb):
+            self.notes.append(f"FillPostgresDisk is left out, for no tmpfs can be mounted: {problem}")
+        else:
+            self._stack.callback(lambda: subprocess.run(["umount", "-l", self.folder], check=False))
+            self.folder.chmod(0o755)
 
-    def _mount(self, path: Path) -> str:
+    def _mount(self, size_mb: int) -> str:
         """Why it could not be mounted, if so."""
-        size = _POSTGRES_DISK_MB * (1 + self.schedule.needs(FailOver))
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size}m", "tmpfs", path]
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", self.folder]
         try:
             mounted = subprocess.run(command, check=False, capture_output=True, text=True)
         except FileNotFoundError as problem:
             return str(problem)
         return mounted.stderr.strip() if mounted.returncode else ""
 
-    def fill_postgres_disk(self) -> Path | None:
+    def fill_disk(self) -> Path | None:
         """Takes all the room; what to remove to give it back."""
-        folder = self.folder / "postgres"
-        if not folder.is_mount():
+        if not self.folder.is_mount():
             return None
-        ballast = folder / "ballast"
+        ballast = self.folder / "ballast"
         with ballast.open("wb") as file, suppress(OSError):  # PostgreSQL may take some of it meanwhile
-            while free := shutil.disk_usage(folder).free:
+            while free := shutil.disk_usage(self.folder).free:
                 os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), free)
         return ballast
 
-    def _to_postgres(self, name: str) -> Callable[[], Any]:
+    def _to(self, name: str) -> Callable[[], Any]:
         async def open_far() -> Streams:
             return await asyncio.open_unix_connection(str(self.postgres.socket_of(name)))
 
         return open_far
 
-    async def bring_postgres_back(self) -> None:
+    async def bring_back(self) -> None:
         """Starts the primary if it does not run, and returns when it answers."""
 
         def answers() -> bool:
@@ -147,16 +126,79 @@ class World:
                 self.postgres.launch(self.primary)
             return self.postgres.answers(self.primary)
 
-        await until(answers, "PostgreSQL")
+        await until(answers, f"PostgreSQL {self.name}")
+
+
+class World:
+    """Everything that a fault can be done to.
+
+    Attributes:
+        folder: everything lies in it.
+        databases: all that there are.
+        joined: those that a server that is started now knows.
+        server: the latest one.
+        starts: how often a server was started.
+        server_lock: faults hold it while they change the processes of the server.
+    """
+
+    def __init__(self, folder: Path, schedule: Schedule) -> None:
+        self.folder, self.schedule = folder, schedule
+        number = schedule.databases + schedule.needs(AddDatabase)
+        self.databases = [Database(name, folder / f"postgres-{name}") for name in ascii_lowercase[:number]]
+        self.joined = self.databases[: schedule.databases]
+        self.server_lock, self._list_lock = asyncio.Lock(), asyncio.Lock()
+        self.starts = 0
+        self._clients = Proxy(self._to_server, schedule.seed + 2)
+        self._port = free_port()
+        self._excused: Server | None = None
+        self.injected = folder / "faults"
+        self.injected.mkdir()
+        self.spool = folder / "spool"
+        self.spool.mkdir()
+
+    async def open(self) -> None:
+        """Starts everything."""
+        async with asyncio.TaskGroup() as group:
+            for number, database in enumerate(self.databases):
+                needs = [self.schedule.needs(kind, number) for kind in (FailOver, FillPostgresDisk)]
+                group.create_task(database.open(self.schedule.seed, with_standby=needs[0], small_disk=needs[1]))
+        await self._clients.start()
+        self.server = self._start_server()
+        await asyncio.to_thread(self.server.wait_until_healthy)
+        self._keeping = asyncio.create_task(self._keep_serving())
+
+    async def close(self) -> None:
+        """Ends everything."""
+        if hasattr(self, "_keeping"):
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        if hasattr(self, "server"):
+            await asyncio.to_thread(self._end_server)
+        await self._clients.stop()
+        for database in self.databases:
+            await database.close()
+
+    @property
+    def url(self) -> str:
+        """Where clients find the server."""
+        return f"http://127.0.0.1:{self._clients.port}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What was not as planned."""
+        return [note for database in self.databases for note in database.notes]
+
+    def link(self, link: Link, database: Database) -> list[Proxy]:
+        """The proxies between the clients and the server, or between the server and a database."""
+        return [self._clients] if link == "clients" else database.proxies
 
     # ------------------------------------------------------------ the server
 
     def _start_server(self) -> Server:
-        ports = ",".join(str(proxy.port) for proxy in self.links["database"])
-        hosts = ",".join("127.0.0.1" for _ in self.links["database"])
         self.starts += 1
+        one = self.joined[0].url if len(self.joined) == 1 else ""
         return start_on_database(
-            f"postgresql://postgres@/postgres?host={hosts}&port={ports}",
+            one,
             self.folder,
             "--workers",
             "2",
@@ -164,7 +206,12 @@ class World:
             FILE_BUFFER_DIR=str(self.spool),
             PYTHONPATH=str(_INJECTED),
             QUEEN_CHAOS=str(self.injected),
+            **({} if one else self._urls),
         )
+
+    @property
+    def _urls(self) -> dict[str, str]:
+        return {"DATABASE_URLS": urls({database.name: database.url for database in self.joined})}
 
     async def _to_server(self) -> Streams:
         return await asyncio.open_connection("127.0.0.1", self._port)
@@ -211,25 +258,45 @@ class World:
                     process.kill()
                 raise
 
+    async def change_list(self, verb: str, database: Database) -> str:
+        """Changes the list of databases as people do: again until it is done, because all have to be up for that."""
+        async with self._list_lock:
+            for attempt in count(1):
+                done = await asyncio.to_thread(run_command, "shards", verb, database.name, **self._urls)
+                if done.returncode == 0:
+                    return f"after {attempt} attempts" if attempt > 1 else ""
+                assert "Traceback" not in done.stderr, done.stderr
+                if f"{database.name} is " in done.stderr:  # a shard already, or drained already
+                    return ""
+                await asyncio.sleep(_RETRY_S)
+        raise AssertionError
+
     # ------------------------------------------------------------ the end
 
     async def heal(self) -> None:
         """Everything works again, the server answers, and its spool is empty."""
-        for proxies in self.links.values():
-            for proxy in proxies:
-                proxy.deliver("both")
-                proxy.delay(0)
+        for proxy in [self._clients, *(proxy for database in self.databases for proxy in database.proxies)]:
+            proxy.deliver("both")
+            proxy.delay(0)
         for switch in ("disk-full", "sync-fails"):
             (self.injected / switch).unlink(missing_ok=True)
-        async with self.postgres_lock:
-            await self.bring_postgres_back()
+        for database in self.databases:
+            async with database.lock:
+                await database.bring_back()
+        well: set[int] = set()
 
         def is_well() -> bool:
             self.check_server()
-            assert self.postgres.is_alive(self.primary), "PostgreSQL ended by itself"
-            return self.server.process.poll() is None and self.server.is_settled()
+            for database in self.databases:
+                assert database.postgres.is_alive(database.primary), f"PostgreSQL {database.name} ended by itself"
+            if self.server.process.poll() is not None:
+                return False
+            well.update(self.server.settled_workers())
+            with suppress(IndexError, psutil.NoSuchProcess):
+                return bool(workers := self.server.workers()) and workers <= well
+            return False
 
-        await until(is_well, "a healthy server with an empty spool", 2 * PATIENCE_S)
+        await until(is_well, "healthy workers with an empty spool", 2 * PATIENCE_S)
 
 
 @asynccontextmanager
