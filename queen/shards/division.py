@@ -33,7 +33,6 @@ from queen.log.requests import (
     Transaction,
 )
 from queen.shards.homes import Homes, Key
-from queen.shards.moves import Moves
 
 #: The shard that answers for numbers that no shard has given.
 FIRST = 0
@@ -233,13 +232,13 @@ class DividedAck(Struct, frozen=True):
 class AckDivision:
     """Acks go to the shards that the ids of their partitions name, or to which these were moved."""
 
-    def __init__(self, moves: Moves, engines: Container[int]) -> None:
-        self._moves, self._engines = moves, engines
+    def __init__(self, homes: Homes, engines: Container[int]) -> None:
+        self._homes, self._engines = homes, engines
 
     def slot(self, item: AckItem) -> int:
         """The shard of a message."""
         number = ids.parse_partition_id(item.partition_id)
-        slot = FIRST if number is None else self._moves.slot(number)
+        slot = FIRST if number is None else self._homes.moves.slot(number)
         return slot if slot in self._engines else FIRST
 
     def slots(self, request: Ack) -> list[int]:  # noqa: D102
@@ -425,7 +424,7 @@ class SimpleMqDivision:
 
 def divisions(homes: Homes, slots: Collection[int]) -> Mapping[JobType, Division]:
     """How each kind of job is divided; ``slots`` are those of the shards, to which others may be added."""
-    acks = AckDivision(homes.moves, slots)
+    acks = AckDivision(homes, slots)
     found: dict[JobType, Division] = {
         JobType.PUSH: PushDivision(homes),
         JobType.POP: PopDivision(homes),
