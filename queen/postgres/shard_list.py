@@ -1,15 +1,20 @@
 """The list of shards in each of their databases."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import asyncpg
 from msgspec import Struct
 
-from queen.core.errors import DatabaseSetupError
+from queen.core.errors import DatabaseSetupError, DatabaseUnavailableError, DataRejectedError
 from queen.core.placement import Shard, ShardList
-from queen.postgres.dsn import Target
+from queen.postgres.dsn import UNREACHABLE, Target
 from queen.postgres.setup import open_connection
+from queen.postgres.sqlstate import reason_of, translate
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 READ = "SELECT * FROM queen.read_shards_v1()"
 _STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7, $8)"
@@ -25,6 +30,24 @@ _READ_DEFINITIONS = "SELECT * FROM queen.read_definitions_v1()"
 _TAKE_DEFINITIONS = "SELECT queen.take_definitions_v1($1, $2)"
 #: Definitions that one call takes.
 _STEP = 1000
+
+
+def _that_says_what_was_lost(work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    """The same; a connection that ends meanwhile is an outage."""
+
+    @wraps(work)
+    async def carried_out(*arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return await work(*arguments, **named)
+        except UNREACHABLE as problem:
+            if isinstance(translate(problem), DataRejectedError):
+                raise
+            places = " or ".join(each.place for each in arguments if isinstance(each, Target))
+            raise DatabaseUnavailableError(
+                f"The connection to PostgreSQL at {places} was lost: {reason_of(problem)}. Try again"
+            ) from problem
+
+    return carried_out
 
 
 class Stored(Struct, frozen=True):
@@ -47,6 +70,7 @@ class Stored(Struct, frozen=True):
     moving: int = 0
 
 
+@_that_says_what_was_lost
 async def read(target: Target) -> Stored:
     """The list as a prepared database has it.
 
@@ -72,6 +96,7 @@ def shards_of(rows: Sequence[Mapping[str, Any]]) -> ShardList | None:
     return ShardList(shards, rows[0]["version"], rows[0]["opened"])
 
 
+@_that_says_what_was_lost
 async def store(target: Target, shards: ShardList, own: str) -> None:
     """Stores a list in one database, which keeps a newer one.
 
@@ -96,6 +121,7 @@ async def store(target: Target, shards: ShardList, own: str) -> None:
         await connection.close()
 
 
+@_that_says_what_was_lost
 async def copy_definitions(source: Target, target: Target) -> None:
     """Gives one database the queues, groups, streams and switches of another one, while requests may change both.
 

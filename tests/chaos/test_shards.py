@@ -17,7 +17,7 @@ from queen.postgres.dsn import parse
 from queen.shards.setup import change
 from spec.guarantees import Level, checks
 from tests.support.outage import FragilePostgres, fragile_postgres
-from tests.support.processes import open_folder
+from tests.support.processes import Server, open_folder
 from tests.support.servers import create_database, drop_database
 from tests.support.shards import serving_shards
 from tests.support.traffic import Traffic
@@ -37,8 +37,8 @@ def databases() -> Iterator[tuple[Path, dict[str, FragilePostgres]]]:
 class Faults:
     """What may go wrong with one of the databases while the others go on."""
 
-    def __init__(self, databases: dict[str, FragilePostgres], workers: set[int], traffic: Traffic, seed: int) -> None:
-        self._databases, self._workers, self._traffic = databases, workers, traffic
+    def __init__(self, databases: dict[str, FragilePostgres], server: Server, traffic: Traffic, seed: int) -> None:
+        self._databases, self._server, self._traffic = databases, server, traffic
         self._choice = random.Random(seed)
 
     async def one(self) -> str:
@@ -48,7 +48,7 @@ class Faults:
             self._databases[name].kill()
             await self._others_go_on()
             if self._choice.random() < 0.5:
-                os.kill(self._choice.choice(sorted(self._workers)), signal.SIGKILL)
+                os.kill(self._choice.choice(sorted(self._server.workers())), signal.SIGKILL)
             self._databases[name].start()
             return f"{name} died"
         with self._databases[name].silent():
@@ -80,7 +80,7 @@ def test_a_database_fails_and_the_others_go_on(databases: tuple[Path, dict[str, 
     urls = {name: postgres.dsn for name, postgres in fragile.items()}
     with serving_shards(urls, folder / "server", "--workers", "2") as server:
         traffic, timeline = Traffic(f"http://127.0.0.1:{server.port}", f"shards-{seed}", seed), []
-        faults = Faults(fragile, server.workers(), traffic, seed)
+        faults = Faults(fragile, server, traffic, seed)
 
         async def disturb() -> None:
             for _ in range(ROUNDS):

@@ -25,7 +25,7 @@ from queen.postgres.setup import prepare
 from queen.postgres.store import Store
 from queen.shards.setup import change
 from spec.guarantees import Level, checks
-from tests.support.processes import Server, wait_until
+from tests.support.processes import Server, run, wait_until
 from tests.support.shards import NAMES, drain, new_databases, push, rows, serving_shards, slot, urls
 from tests.support.sqs_clients import bodies, receive, sqs_client
 
@@ -280,3 +280,32 @@ def in_one_database(databases: dict[str, str], sqs: Any, sent: dict[str, int]) -
             assert int(count["ApproximateNumberOfMessages"]) == sent[name]
         else:
             assert stored[name] == sent[name]
+
+
+@checks("G-SHARD-1", level=Level.LIVE)
+async def test_a_change_whose_connection_breaks_says_so_and_is_taken_up(fresh: dict[str, str]) -> None:
+    targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
+    for name in targets:
+        await prepare(fresh[name], 5000)
+    await _store(first_list(list(NAMES), []), targets)
+    connection = await asyncpg.connect(fresh["b"])
+    try:
+        await connection.execute("SELECT pg_advisory_lock(487215785330)")  # which storing the list takes
+        draining = asyncio.create_task(asyncio.to_thread(run, "shards", "drain", "c", DATABASE_URLS=urls(fresh)))
+        waiting = (
+            "SELECT pg_terminate_backend(l.pid) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database"
+            " WHERE NOT l.granted AND d.datname = current_database()"
+        )
+        while not draining.done():
+            await connection.execute(waiting)
+            await asyncio.sleep(0.1)
+        done = draining.result()
+    finally:
+        await connection.close()
+    assert done.returncode == 1
+    assert "was lost" in done.stderr
+    assert "Traceback" not in done.stderr
+    again = await asyncio.to_thread(run, "shards", "drain", "c", DATABASE_URLS=urls(fresh))
+    assert again.returncode == 0, again.stderr
+    lists = [(await shard_list.read(target)).shards for target in targets.values()]
+    assert [(each.version, each.opened, each.names(2)) for each in lists if each] == [(2, 2, ["a", "b"])] * 3
