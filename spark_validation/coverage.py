@@ -125,7 +125,11 @@ COLUMNS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
             "*": (_PARTS, _GROUPS),
         },
         "queen.partition_locks": {"part_id": (_PARTS,), "*": (_PARTS,)},
-        "queen.removed_partitions": {"part_id": (_PARTS,), "*": (_PARTS,)},
+        "queen.removed_partitions": {
+            "part_id": (_PARTS,),
+            "not_before": "when the rest of a moved partition is removed, which nobody sees",
+            "*": (_PARTS,),
+        },
         "queen.queues": {
             "id": (_PARTS, _GROUPS),
             "name": "all of the queue goes with it; the report names queues of the journals that are not there",
@@ -296,6 +300,7 @@ ALL_ALIKE: Mapping[str, str] = MappingProxyType(
             "of several databases: `queen doctor` compares the list in each; a partition that two of them have is seen "
             "(partitions_are_complete)",
         ),
+        "queen.moved_partitions": "where partitions are that were moved: they are seen there (partitions_are_complete)",
         "simple_mq.queues": "judged with `--interface simple-mq`: size, limit, dead-letter queue and parent",
         "simple_mq.messages": "judged with `--interface simple-mq`: queue, id, count and data",
         "simple_mq.counts": "judged with `--interface simple-mq`: the_count_is_that_of_the_messages",

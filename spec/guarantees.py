@@ -1211,6 +1211,16 @@ _CATALOGUE: Collection[Guarantee] = (
         "It commits with the transaction of its caller, which is there.",
     ),
     _safety(
+        "G-SHARD-8",
+        "MLF",
+        "A partition that moves stays what it is",
+        "A partition that is moved to another database keeps its number, its messages with their ids and order, the "
+        "transaction ids that pushes are compared with, the positions, failures and leases of its groups, its dead "
+        "letters, timers and states of streams. Nothing is lost, delivered twice or reordered because of the move, "
+        "also if it is interrupted at any moment and repeated. At every moment one database at most serves it.",
+        "Databases are added and given up while servers run.",
+    ),
+    _safety(
         "G-SHARD-9",
         "ML",
         "A queue of simple-mq or SQS is in one database",

@@ -57,3 +57,7 @@ def _of_one(name: str, stored: Stored, known: ShardList) -> Iterator[Finding]:
         text = f"It does not know version {known.version} of the list of databases"
         advice = "Repeat the command that changed the list, or restart a server."
         yield Finding(_TOPIC, Grade.WARNING, text, advice, name)
+    if stored.moving:
+        text = f"{stored.moving} partitions are being moved from or to it"
+        advice = "If no `queen shards move` is under way, it was interrupted: repeat it."
+        yield Finding(_TOPIC, Grade.WARNING, text, advice, name)

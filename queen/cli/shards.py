@@ -19,6 +19,7 @@ from queen.postgres.setup import prepare
 from queen.postgres.shard_list import Stored
 from queen.server import logs
 from queen.shards.assembly import targets_of
+from queen.shards.moving import Moved, Wanted, move
 from queen.shards.setup import change, look, newest
 
 shards = typer.Typer(
@@ -100,6 +101,41 @@ def retire(name: Name, json: Json = False) -> None:
     _change(name, partial(with_retired, name=name), f"{name} is not used any more", json=json, empty=name)
 
 
+@shards.command("move")
+def move_(
+    queue: Annotated[
+        str | None, typer.Argument(help="Only partitions of this queue, and of those that share its databases.")
+    ] = None,
+    partition: Annotated[str | None, typer.Argument(help="Only partitions of this name.")] = None,
+    source: Annotated[str | None, typer.Option("--from", help="Only partitions of this database.")] = None,
+    json: Json = False,
+) -> None:
+    """Move partitions to the databases where new ones of their names would be made.
+
+    They keep their messages, groups and leases. Servers go on; all databases must be available. A command that was
+    interrupted is repeated, and ends what was begun.
+    """
+    moved = asyncio.run(move(_targets(), Wanted(queue, partition, source), _tell(json=json)))
+    if json:
+        document(moved)
+    else:
+        out.print(f"{moved.partitions} partitions with {moved.messages} messages were moved", markup=False)
+    if moved.left:
+        first = moved.left[0]
+        raise FailedError(
+            f"{len(moved.left)} partitions were not moved. The first: {first.partition} of {first.queue}: "
+            f"{first.reason}. Repeat the command"
+        )
+
+
+def _tell(*, json: bool) -> Callable[[Moved], None]:
+    def tell(moved: Moved) -> None:
+        if not json:
+            out.print(f"{moved.partitions} partitions so far", markup=False)
+
+    return tell
+
+
 def _change(
     name: str, make: Callable[[ShardList], ShardList], done: str, *, json: bool, empty: str | None = None
 ) -> None:
@@ -118,10 +154,7 @@ async def _changed(targets: dict[str, Target], make: Callable[[ShardList], Shard
         [row] = [row for row in await _rows(targets) if row.name == empty]
         if row.partitions is None or row.partitions > 0:
             number = "an unknown number of" if row.partitions is None else row.partitions
-            raise FailedError(
-                f"{empty} has {number} partitions: delete their queues, or wait until they are empty and removed "
-                "(PARTITION_CLEANUP_DAYS)"
-            )
+            raise FailedError(f"{empty} has {number} partitions: `queen shards move --from {empty}` first")
         if row.queues:
             raise FailedError(f"{empty} has {row.queues} queues of simple-mq or SQS: delete them first")
     return await change(targets, make)

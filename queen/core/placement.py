@@ -81,6 +81,24 @@ class Shard(Struct, frozen=True):
         return self.added_in <= version and (self.drained_in is None or self.drained_in > version)
 
 
+class Move(Struct, frozen=True):
+    """A partition that is, or was, moved from or to a database, as that knows it.
+
+    Attributes:
+        slot: of the shard to which it goes or has gone.
+        state: ``awaited``: it is to come to this database; ``here``: it has come; ``sealed``: it is on its way from
+            this database, and nobody can use it; ``gone``: it is not here any more, or not awaited any more.
+        seq: grows with each change in the database.
+    """
+
+    part_id: int
+    queue: str
+    partition: str
+    slot: int
+    state: str
+    seq: int
+
+
 class ShardList(Struct, frozen=True):
     """The shards of an installation, as each of them stores it.
 

@@ -99,8 +99,18 @@ class Context:
         return (("", self),)
 
     def at(self, _number: int) -> "Context":
-        """The context of the database that gave a number to a partition, a queue, a dead letter or a stream."""
+        """The context of the database that gave a number to a queue, a dead letter or a stream."""
         return self
+
+    def of_partition(self, _part_id: int) -> "Context":
+        """The context of the database where the partition with a number is."""
+        return self
+
+    def check_settled(self, queue: str | None) -> None:
+        """Raises DatabaseUnavailableError while partitions of a queue (``None``: of any) are moved.
+
+        With one database they never are.
+        """
 
     def places(self, _name: str) -> "Sequence[tuple[int, Context]]":
         """The databases, by slot, where a queue of simple-mq or SQS may be; that of a new one first."""

@@ -78,7 +78,9 @@ async def read_stream_state(server: Server, req: QueenRequest, resp: falcon.asgi
     keys = [key for key in body.keys or () if "\0" not in key] if body.keys else None
     prefix = _checked_prefix(body.key_prefix)
     rows = await server.ask(
-        lambda context: context.at(part_id).database.stream_state(stream, part_id, keys, prefix, body.ripe_at_or_before)
+        lambda context: context.of_partition(part_id).database.stream_state(
+            stream, part_id, keys, prefix, body.ripe_at_or_before
+        )
     )
     if rows is not None and not rows.complete and body.ripe_at_or_before is None:
         raise BadRequestError(_TOO_MUCH, "keys")

@@ -81,7 +81,9 @@ async def record_trace(server: Server, req: QueenRequest, resp: falcon.asgi.Resp
         str(os.getpid()),
         _names(body.trace_names),
     )
-    number = await server.ask(lambda context: context.at(trace.key.part_id).administration.traces.record(trace))
+    number = await server.ask(
+        lambda context: context.of_partition(trace.key.part_id).administration.traces.record(trace)
+    )
     if number is None:
         raise NotFoundError(MESSAGE_NOT_FOUND)
     answer(resp, RecordedAnswer(True, ids.trace_id(number)), 201)

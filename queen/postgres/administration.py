@@ -5,11 +5,12 @@ from uuid import UUID
 from queen.core.administration import BegunWork, ConfiguredQueue, QueueConfiguration, Registered, Registration
 from queen.core.errors import ConflictError, DataRejectedError
 from queen.core.limits import CURSORS_STEP
-from queen.core.placement import ShardList
+from queen.core.placement import Move, ShardList
 from queen.postgres.catalogue import CatalogueStore
 from queen.postgres.consumer_groups import ConsumerGroupStore
 from queen.postgres.dead_letters import DeadLetterStore
 from queen.postgres.messages import MessageStore
+from queen.postgres.moves import READ as READ_MOVES
 from queen.postgres.pool import Pool
 from queen.postgres.shard_list import READ as READ_SHARDS
 from queen.postgres.shard_list import shards_of
@@ -66,6 +67,10 @@ class AdministrationStore:
     async def shards(self) -> ShardList | None:
         """The list of shards as this database has it; ``None``: it is used alone."""
         return shards_of(await self._pool.fetch(READ_SHARDS))
+
+    async def moves(self, seq: int) -> list[Move]:
+        """What has changed of moved partitions after a number."""
+        return [Move(**row) for row in await self._pool.fetch(READ_MOVES, seq)]
 
     async def switches(self) -> dict[str, bool]:
         """The switches of the whole installation that were set."""

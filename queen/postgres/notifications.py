@@ -20,7 +20,7 @@ from queen.postgres.sqlstate import reason_of
 
 log = logging.getLogger("queen.notifications")
 
-_CHANNEL = "queen_messages"
+CHANNEL = "queen_messages"
 _NOTIFY = "SELECT pg_notify($1, packet) FROM unnest($2::text[]) AS packet"
 _RECONNECT_FIRST_MS, _RECONNECT_LIMIT_MS = 100.0, 5000.0
 #: Maximum of unsent packets; older ones are out of date.
@@ -77,14 +77,14 @@ class PostgresTransport:
 
     async def _exchange(self, connection: "asyncpg.Connection[Any]") -> None:
         connection.add_termination_listener(lambda _connection: self._wakeup.set())
-        await connection.add_listener(_CHANNEL, self._on_notify)
+        await connection.add_listener(CHANNEL, self._on_notify)
         self._missed()
         while not connection.is_closed():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wakeup.wait(), _QUIET_S)
             self._wakeup.clear()
             packets, self._packets = self._packets, []
-            await connection.execute(_NOTIFY, _CHANNEL, packets, timeout=_ANSWER_S)
+            await connection.execute(_NOTIFY, CHANNEL, packets, timeout=_ANSWER_S)
 
     def _on_notify(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         self._receive(str(payload).encode())

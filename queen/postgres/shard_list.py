@@ -21,8 +21,9 @@ _STORE = "SELECT queen.store_shards_v1($1, $2, $3, $4, $5, $6, $7, $8)"
 _CONTENTS = """
 SELECT EXISTS (SELECT 1 FROM queen.queues) OR EXISTS (SELECT 1 FROM simple_mq.queues)
     OR EXISTS (SELECT 1 FROM simple_mq.sqs_queues),
-    (SELECT count(*) FROM queen.partitions),
-    (SELECT count(*) FROM simple_mq.queues) + (SELECT count(*) FROM simple_mq.sqs_queues)
+    (SELECT count(*) FROM queen.partitions) + (SELECT count(*) FROM queen.moved_partitions WHERE state = 'sealed'),
+    (SELECT count(*) FROM simple_mq.queues) + (SELECT count(*) FROM simple_mq.sqs_queues),
+    (SELECT count(*) FROM queen.moved_partitions WHERE state IN ('awaited', 'sealed'))
 """
 _MISMATCH = "QN007"
 _READ_DEFINITIONS = "SELECT * FROM queen.read_definitions_v1()"
@@ -56,8 +57,9 @@ class Stored(Struct, frozen=True):
         shards: the list; ``None``: it is used alone, or new.
         own: the name of this database in the list.
         populated: whether it has queues.
-        partitions: how many it has.
+        partitions: how many it has, with those that are on their way from it.
         queues: how many queues of simple-mq and SQS it has.
+        moving: how many partitions are on their way from it, or are to come.
     """
 
     shards: ShardList | None
@@ -65,6 +67,7 @@ class Stored(Struct, frozen=True):
     populated: bool
     partitions: int
     queues: int = 0
+    moving: int = 0
 
 
 @_that_says_what_was_lost
@@ -78,11 +81,11 @@ async def read(target: Target) -> Stored:
     connection = await open_connection(target)
     try:
         rows = await connection.fetch(READ)
-        [(populated, partitions, queues)] = await connection.fetch(_CONTENTS)
+        [contents] = await connection.fetch(_CONTENTS)
     finally:
         await connection.close()
     own = next((row["name"] for row in rows if row["own"]), None)
-    return Stored(shards_of(rows), own, populated, partitions, queues)
+    return Stored(shards_of(rows), own, *contents)
 
 
 def shards_of(rows: Sequence[Mapping[str, Any]]) -> ShardList | None:

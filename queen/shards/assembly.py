@@ -120,6 +120,7 @@ async def _look(workshop: Workshop) -> None:
         homes.shards = known
         remember(workshop.spools, known)
     await workshop.tell(known, [slot for slot, each in lists.items() if each != known])
+    await homes.refresh_moves()
 
 
 async def _lists(contexts: Mapping[int, Context]) -> dict[int, ShardList]:
@@ -142,6 +143,7 @@ async def assemble_shards(
     for shard in known.in_use:
         await workshop.build(shard)
     homes = workshop.homes
+    await homes.refresh_moves()
     context = ShardedContext(workshop.contexts, homes)
     router.begin(Shards(workshop.engines, workshop.contexts, homes, lambda work: work(context), specs))
     following = asyncio.create_task(_follow(workshop))

@@ -46,6 +46,12 @@ class ShardedContext(Context):
     def at(self, number: int) -> Context:  # noqa: D102
         return self._contexts.get(slot_of(number), self._contexts[FIRST])
 
+    def of_partition(self, part_id: int) -> Context:  # noqa: D102
+        return self._contexts.get(self._homes.moves.slot(part_id), self._contexts[FIRST])
+
+    def check_settled(self, queue: str | None) -> None:  # noqa: D102
+        self._homes.moves.check(queue)
+
     def following(self, number: int) -> int | None:  # noqa: D102
         slot = min([slot for slot in self._contexts if slot > slot_of(number)], default=None)
         return None if slot is None else slot << SLOT_BITS

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from queen.core.errors import CapacityError, ConflictError, PartlyStoredError
 from queen.core.job_type import JobType
-from queen.core.placement import slot_of, slot_of_lease, slot_of_queue
+from queen.core.placement import slot_of_lease, slot_of_queue
 from queen.log import ids
 from queen.log.requests import (
     Ack,
@@ -230,15 +230,15 @@ class DividedAck(Struct, frozen=True):
 
 
 class AckDivision:
-    """Acks go to the shards that the ids of their partitions name."""
+    """Acks go to the shards that the ids of their partitions name, or to which these were moved."""
 
-    def __init__(self, engines: Container[int]) -> None:
-        self._engines = engines
+    def __init__(self, homes: Homes, engines: Container[int]) -> None:
+        self._homes, self._engines = homes, engines
 
     def slot(self, item: AckItem) -> int:
         """The shard of a message."""
         number = ids.parse_partition_id(item.partition_id)
-        slot = FIRST if number is None else slot_of(number)
+        slot = FIRST if number is None else self._homes.moves.slot(number)
         return slot if slot in self._engines else FIRST
 
     def slots(self, request: Ack) -> list[int]:  # noqa: D102
@@ -255,7 +255,10 @@ class AckDivision:
 
 
 class DividedRenewal(Struct, frozen=True):
-    """A lease that does not say where it is, because SQL made it or there was one database: all shards are asked."""
+    """A lease that does not say where it is, because SQL made it or there was one database: all shards are asked.
+
+    One that says so is on other shards, too, if partitions of it were moved.
+    """
 
     request: RenewLease
     slots: Sequence[int]
@@ -267,7 +270,8 @@ class DividedRenewal(Struct, frozen=True):
     def join(self, results: Mapping[int, Any]) -> Renewed:  # noqa: D102
         renewed = [each for each in results.values() if isinstance(each, Renewed) and each.cursors]
         if renewed:
-            return renewed[0]
+            ends = [each.expires_at for each in renewed if each.expires_at is not None]
+            return Renewed(sum([each.cursors for each in renewed]), min(ends, default=None))
         failed = [each for each in results.values() if isinstance(each, BaseException)]
         if failed:
             raise failed[0]
@@ -282,13 +286,16 @@ class RenewalDivision:
 
     def slots(self, request: RenewLease) -> list[int] | None:  # noqa: D102
         slot = slot_of_lease(request.lease)
-        return None if slot is None or slot not in self._slots else [slot]
+        return None if slot is None or slot not in self._slots or self._homes.moves.places else [slot]
 
     def partitions(self, _request: RenewLease) -> list[Key]:  # noqa: D102
         return []
 
     async def divide(self, request: RenewLease) -> DividedRenewal:  # noqa: D102
-        return DividedRenewal(request, self._homes.available() or list(self._slots))
+        slot, moves = slot_of_lease(request.lease), self._homes.moves
+        if slot is None or slot not in self._slots or moves.active:
+            return DividedRenewal(request, self._homes.available() or list(self._slots))
+        return DividedRenewal(request, sorted({slot, *(place for place in moves.places if place in self._slots)}))
 
 
 # ---------------------------------------------------------------- transaction, cycle
@@ -301,6 +308,8 @@ class TransactionDivision:
         self._homes, self._acks = homes, acks
 
     def slots(self, request: Transaction) -> list[int] | None:  # noqa: D102
+        if request.timers and self._homes.moves.active:
+            return None
         pushed = self._homes.known_of(self.partitions(request))
         return None if pushed is None else [*pushed, *map(self._acks.slot, request.acks)]
 
@@ -308,6 +317,7 @@ class TransactionDivision:
         return [*keys_of(request.push.batches), *_of_timers(request.timers)]
 
     async def divide(self, request: Transaction) -> Whole:  # noqa: D102
+        self._homes.moves.check_partitions(_of_timers(request.timers))
         found = await self._homes.find(self.partitions(request))
         slots = {*found.values(), *map(self._acks.slot, request.acks)}
         if len(slots) > 1:
@@ -323,14 +333,14 @@ class CycleDivision:
 
     def slots(self, request: Cycle) -> list[int] | None:  # noqa: D102
         pushed = self._homes.known_of(self.partitions(request))
-        return None if pushed is None else [slot_of(request.part_id), *pushed]
+        return None if pushed is None else [self._homes.moves.slot(request.part_id), *pushed]
 
     def partitions(self, request: Cycle) -> list[Key]:  # noqa: D102
         return keys_of(request.push.batches)
 
     async def divide(self, request: Cycle) -> Whole | Refused:  # noqa: D102
         found = await self._homes.find(self.partitions(request))
-        slots = {slot_of(request.part_id), *found.values()}
+        slots = {self._homes.moves.slot(request.part_id), *found.values()}
         if len(slots) > 1:
             return Refused(CycleResult(spans("cycle", self._homes, slots)))
         return Whole(slots.pop(), request)
@@ -385,6 +395,7 @@ class TimerDivision:
         return _of_timers(request)
 
     async def divide(self, request: Sequence[TimerChange]) -> DividedTimers:  # noqa: D102
+        self._homes.moves.check_partitions(self.partitions(request))
         found = await self._homes.find(self.partitions(request))
         places: dict[int, list[int]] = {}
         for index, change in enumerate(request):
@@ -413,7 +424,7 @@ class SimpleMqDivision:
 
 def divisions(homes: Homes, slots: Collection[int]) -> Mapping[JobType, Division]:
     """How each kind of job is divided; ``slots`` are those of the shards, to which others may be added."""
-    acks = AckDivision(slots)
+    acks = AckDivision(homes, slots)
     found: dict[JobType, Division] = {
         JobType.PUSH: PushDivision(homes),
         JobType.POP: PopDivision(homes),

@@ -7,6 +7,7 @@ from contextlib import suppress
 from queen.core.errors import QueenError
 from queen.core.placement import ShardList
 from queen.engine.context import Context
+from queen.shards.moves import Moves
 
 #: A partition by queue and name.
 Key = tuple[str, str]
@@ -30,6 +31,7 @@ class Homes:
         self._elsewhere: set[Key] = set()
         #: Those that were not found while a shard spooled on which they may be: pushes to them are in its spool.
         self._behind: dict[Key, int] = {}
+        self.moves = Moves(contexts)
 
     @property
     def shards(self) -> ShardList:
@@ -76,6 +78,15 @@ class Homes:
         """Forgets the partitions of a deleted queue. Other workers learn of it when they push: see ``misplaced``."""
         self.forget([key for key in self._known if key[0] == queue])
 
+    async def refresh_moves(self) -> None:
+        """Learns which partitions were moved. Pushes follow those that wait in the spool of the earlier shard."""
+        for move in await self.moves.refresh():
+            key = move.queue, move.partition
+            before = self._known.get(key)
+            if before is not None and self._spools(before, key):
+                self._behind[key] = before
+            self.forget([key])
+
     async def find(self, keys: Iterable[Key], *, behind_spools: bool = False) -> dict[Key, int]:
         """The slots of the shards of partitions; for one that does not exist, of the shard where it is to be made.
 
@@ -96,6 +107,10 @@ class Homes:
         self, key: Key, candidates: Sequence[int], found: int | None, silent: Collection[int], *, behind_spools: bool
     ) -> int:
         """The shard of a partition, from what the candidates have answered; ``silent`` did not answer."""
+        if behind_spools and found is not None and (before := self._behind.get(key)) is not None:
+            if self._spools(before, key):
+                return before
+            del self._behind[key]
         if found is None and len(candidates) > 1:
             unsure = self._unsure(key, candidates, silent, behind_spools=behind_spools)
             if unsure is not None:

@@ -26,6 +26,7 @@ from queen.engine.metrics import EngineMetrics
 from queen.log.requests import Acked, Pop, Popped
 from queen.shards.beginning import begin, is_known
 from queen.shards.division import Division, divisions
+from queen.shards.following import Following
 from queen.shards.homes import Homes
 from queen.shards.metrics import combined
 from queen.shards.waiting import ack_of, acknowledged
@@ -37,6 +38,8 @@ log = logging.getLogger("queen.engine")
 _ATTEMPTS, _PAUSE_S = 30, 0.25
 #: A pop goes on to the next shard if one has not answered for so long; it may have failed.
 _SLOW_S = 0.5
+#: What goes to the shard of a number, not of a name.
+_OF_LEASES = (JobType.ACK, JobType.RENEW_LEASE)
 _CHANGING = "The list of databases is being changed, and the partition cannot be made yet: try again"
 
 
@@ -170,6 +173,8 @@ class Router:
             return None
         if job.kind is JobType.POP and not is_known(self._shards.contexts[slots[0]], job.request):
             return None
+        if job.kind in _OF_LEASES and self._shards.homes.moves.active:
+            return None
         return slots[0]
 
     def _start(self, job: Job, work: Coroutine[Any, Any, Any]) -> None:
@@ -204,12 +209,25 @@ class Router:
         if attempt:
             self._shards.homes.forget(division.partitions(request))
             await asyncio.sleep(_PAUSE_S)
+        follows = kind in _OF_LEASES and not attempt and self._shards.homes.moves.active
+        following = Following(self._shards.homes.moves, kind, request) if follows else None
         divided = await division.divide(request)
         if divided is None:
             return await self._pop_anywhere(request, job)
         parts = [self._carry_out_part(slot, kind, part, attempt) for slot, part in divided.requests.items()]
         results = await asyncio.gather(*parts, return_exceptions=True)
-        return divided.join(dict(zip(divided.requests, results, strict=True)))
+        result = divided.join(dict(zip(divided.requests, results, strict=True)))
+        return result if following is None else await self._follow(kind, following, result)
+
+    async def _follow(self, kind: JobType, following: Following, result: Any) -> Any:  # noqa: ANN401
+        """Repeats what found nothing, because its partition is on its way to another shard, until it is there."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            await self._shards.homes.refresh_moves()
+            rest = following.rest(result)
+            if rest is None:
+                return result
+            result = following.joined(result, await self._divide(kind, rest, attempt))
+        return result
 
     async def _carry_out_part(self, slot: int, kind: JobType, request: Any, attempt: int) -> Any:  # noqa: ANN401
         """The result of a part; it is divided again if a partition of it belongs to another shard."""

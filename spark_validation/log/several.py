@@ -45,6 +45,7 @@ class Snapshots:
         self._dsn = " ".join(f"{log.name}={log.dsn}" for log in logs)
         with ExitStack() as stack:
             self.each = [stack.enter_context(Snapshot(log.dsn, log.name)) for log in logs]
+            self._check_moves()
             self._stack = stack.pop_all()
         #: What was younger at the first snapshot may have been removed by the last.
         self.taken_at = max(each.taken_at for each in self.each)
@@ -61,6 +62,22 @@ class Snapshots:
     def close(self) -> None:
         """Releases the snapshots."""
         self._stack.close()
+
+    def _check_moves(self) -> None:
+        """Partitions that move between two snapshots would be in both, or in none.
+
+        Raises:
+            DatabaseError: some are being moved. They were expected before by the database to which they go.
+        """
+        for each in self.each:
+            moves = each.fetch(_MOVES) if each.fetch(_KNOWS_MOVES)[0][0] else []
+            here = [part_id for part_id, state in moves if state == "here"]
+            others = [other for other in self.each if other is not each]
+            if len(here) < len(moves) or (here and any(other.fetch(_THERE, here) for other in others)):
+                raise DatabaseError(
+                    f"partitions are being moved from or to database {each.name}: end `queen shards move`, and run it "
+                    "again"
+                )
 
     def fetch(self, query: str, *arguments: object) -> list[Any]:
         """Rows of a query in each database, one after the other."""
@@ -137,14 +154,15 @@ class Snapshots:
         ]
 
 
-# One that has moved is sealed where it was; earlier releases have no column for that.
 _PARTITIONS = """
 SELECT q.name AS queue, p.name AS partition
 FROM queen.partitions AS p
 JOIN queen.queues AS q ON q.id = p.queue_id
-LEFT JOIN queen.partition_locks AS l ON l.part_id = p.id
-WHERE NOT coalesce((to_jsonb(l) ->> 'sealed')::bool, false)
 """
+# Earlier releases have no moves.
+_KNOWS_MOVES = "SELECT to_regclass('queen.moved_partitions') IS NOT NULL"
+_MOVES = "SELECT part_id, state FROM queen.moved_partitions WHERE state <> 'gone'"
+_THERE = "SELECT 1 FROM queen.partitions WHERE id = ANY($1)"
 
 
 def _placed(flaw: Flaw, name: str) -> Flaw:

@@ -16,7 +16,8 @@ RETURN coalesce(
 COMMENT ON FUNCTION queen.home_of IS
     'The name of the shard on which a version of the list places a partition: the name after @, or by rendezvous hashing.';
 
--- Whether this database may make a partition: alone, or as the home of it in every version of the list that is in use.
+-- Whether this database may make a partition: alone, or as the home of it in every version of the list that is in use,
+-- unless it is being moved.
 -- The lock keeps a change of the list out until the commit.
 CREATE OR REPLACE FUNCTION queen.is_home(p_queue text, p_partition text) RETURNS bool
 LANGUAGE plpgsql
@@ -31,7 +32,11 @@ BEGIN
     END IF;
     SELECT s.name INTO v_own FROM queen.shards AS s WHERE s.own;
     RETURN v_own = queen.home_of(p_queue, p_partition, v_list.opened)
-        AND v_own = queen.home_of(p_queue, p_partition, v_list.version);
+        AND v_own = queen.home_of(p_queue, p_partition, v_list.version)
+        AND NOT EXISTS (
+            SELECT 1 FROM queen.moved_partitions AS m JOIN queen.queues AS q ON q.id = m.queue_id
+            WHERE q.name = p_queue AND m.partition = p_partition AND m.state IN ('awaited', 'sealed')
+        );
 END $$;
 COMMENT ON FUNCTION queen.is_home IS 'Internal: whether a partition may be made in this database.';
 

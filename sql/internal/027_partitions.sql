@@ -12,6 +12,7 @@ BEGIN
     DELETE FROM queen.partition_consumers AS c WHERE c.part_id = ANY(p_part);
     DELETE FROM queen.partition_locks AS h WHERE h.part_id = ANY(p_part);
     DELETE FROM queen.partitions AS p WHERE p.id = ANY(p_part);
+    DELETE FROM queen.moved_partitions AS m WHERE m.part_id = ANY(p_part) AND m.state = 'here';
 END $$;
 COMMENT ON FUNCTION queen.hide_partitions IS 'Internal: makes partitions invisible to all calls.';
 

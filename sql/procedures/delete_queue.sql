@@ -61,7 +61,8 @@ DECLARE
     v_parts bigint[];
 BEGIN
     v_parts := ARRAY(
-        SELECT r.part_id FROM queen.removed_partitions AS r ORDER BY r.part_id LIMIT v_page FOR UPDATE SKIP LOCKED);
+        SELECT r.part_id FROM queen.removed_partitions AS r
+        WHERE r.not_before <= clock_timestamp() ORDER BY r.part_id LIMIT v_page FOR UPDATE SKIP LOCKED);
     IF queen.empty_partitions(v_parts, p_step) = p_step THEN
         RETURN true;
     END IF;

@@ -21,7 +21,7 @@ from tests.support.processes import PATIENCE_S, PYTHON, ROOT, Server, clean_envi
 VERBS = {
     "list", "show", "create", "configure", "delete", "pause", "resume", "replay", "purge", "retry", "discard", "cancel",
     "fire", "start", "stop", "use", "restore", "reset", "rotate", "build", "archive", "watch",
-    "add", "drain", "retire",  # a database
+    "add", "drain", "move", "retire",  # a database
     "send", "receive", "peek", "ack",  # messages of SQS
     "consumers",  # of a group: those that are connected
 }  # fmt: skip

@@ -7,13 +7,15 @@ BEGINNING, ROUTER, LANES = "queen/shards/beginning.py", "queen/shards/router.py"
 LIVE, FAULTS = "tests/integration/test_shards.py", "tests/chaos/test_shards.py"
 LIST = "tests/integration/test_shards_list.py"
 PARTS = "tests/property/test_shards_division.py"
+MOVES, STEPS = "tests/property/test_moves.py", "sql/procedures/move_partitions.sql"
+COPY, FOLLOWING = "queen/postgres/moves.py", "queen/shards/following.py"
 SQS = "queen/simple_mq/sqs_administration.py"
 
 SHARDS: tuple[Mutant, ...] = (
     mutant(
         "G-SHARD-1",
         "a database makes partitions that only its older list places there",
-        (SQL, "        AND v_own = queen.home_of(p_queue, p_partition, v_list.version);", ";"),
+        (SQL, "        AND v_own = queen.home_of(p_queue, p_partition, v_list.version)\n", ""),
         tests=LIST,
     ),
     mutant(
@@ -81,6 +83,46 @@ SHARDS: tuple[Mutant, ...] = (
         "SQL pushes to a partition that belongs to another database",
         (SQL, "CASE WHEN l.here THEN u.partition ELSE u.partition || v_own END", "u.partition"),
         tests=LIVE,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "the transaction ids of a partition stay behind",
+        (COPY, '    "transaction_ids": ("part_id, hash, off", "part_id = $1"),\n', ""),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "cursors begin anew",
+        (STEPS, "FROM jsonb_array_elements(p_contents -> 'cursors') AS u", "FROM jsonb_array_elements('[]') AS u"),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "a partition is used where it is while it is copied",
+        (STEPS, "    PERFORM queen.hide_partitions(ARRAY[p_part]);\n", ""),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "the target makes a partition whose messages are still to come",
+        (SQL, "m.state IN ('awaited', 'sealed')", "false"),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "a move that was interrupted is given up",
+        (
+            "queen/shards/moving.py",
+            "        if waits:\n            await self._bring",
+            "        if False:\n            await self._bring",
+        ),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
+        "an ack does not follow its partition",
+        (FOLLOWING, "            if sealed or slot != self._asked[number]:\n", "            if False:\n"),
+        tests=MOVES,
     ),
     mutant(
         "G-SHARD-9",

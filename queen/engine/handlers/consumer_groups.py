@@ -12,6 +12,7 @@ from queen.engine.ports import Notification
 
 async def seek_group(context: Context, seek: Seek) -> SeekResult:
     """Moves all cursors, and notifies long polls of the messages that are ready now."""
+    context.check_settled(seek.queue)
     if seek.partition is not None:
         return await _seek(await context.home(seek.queue, seek.partition), seek)
     sought = await context.everywhere(lambda each: _seek(each, seek))

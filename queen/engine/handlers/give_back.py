@@ -11,10 +11,13 @@ async def give_back(context: Context, popped: Popped, group: str) -> None:
     lease = popped.lease
     if lease is None:
         return
-    if popped.claims:
-        context = context.at(popped.claims[0].part_id)
+    at = [context.of_partition(claim.part_id) for claim in popped.claims] or [context]
+    homes = {id(home): home for home in at}
     try:
-        await context.with_retries(lambda _again: context.past_locks(lambda: context.database.release_leases([lease])))
+        for home in homes.values():
+            await home.with_retries(
+                lambda _again, home=home: home.past_locks(lambda: home.database.release_leases([lease]))  # type: ignore[misc]
+            )
     finally:
         for claim in popped.claims:
             context.notify(Notification(claim.queue, 1, group))

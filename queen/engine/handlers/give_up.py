@@ -13,7 +13,7 @@ async def give_up(context: Context, key: MessageKey, group: str | None, error: s
     Raises:
         OutcomeUnknownError: no group is left to move it for, but an attempt whose answer was lost may have moved it.
     """
-    home = context.at(key.part_id)
+    home = context.of_partition(key.part_id)
     for queue in await home.with_retries(lambda _again: ensure_cursors(home, key)):
         await begin_everywhere(context, queue, QUEUE_MODE)
     moved, lost = await home.tried(lambda _again: home.administration.messages.give_up(key, group, error))

@@ -62,6 +62,7 @@ async def delete_group(
 
 async def delete_group_of_queues(context: Context, group: str, queue: str | None, *, subscription: bool) -> int | None:
     """Deletes a group on a queue, or on all its queues; its cursors, or ``None`` if there is no such group."""
+    context.check_settled(queue)
     deleted = await context.everywhere(lambda each: _delete_group(each, group, queue, subscription=subscription))
     known = [cursors for cursors in deleted if cursors is not None]
     return sum(known) if known else None
@@ -77,6 +78,7 @@ async def _delete_group(context: Context, group: str, queue: str | None, *, subs
 
 async def purge_dead_letters(context: Context, wanted: DeadLetterFilter) -> int:
     """Deletes the dead letters of a queue that match; those that are written meanwhile stay."""
+    context.check_settled(wanted.queue)
     return sum(await context.everywhere(lambda each: _purge(each, wanted)))
 
 
@@ -100,7 +102,7 @@ async def delete_dead_letter(context: Context, number: int) -> bool:
 
 async def delete_message(context: Context, key: MessageKey) -> bool:
     """Deletes a message with its dead letters and traces; false if it does not exist."""
-    context = context.at(key.part_id)
+    context = context.of_partition(key.part_id)
     messages = context.administration.messages
     while await context.with_retries(lambda _again: messages.delete_traces(key)):
         pass

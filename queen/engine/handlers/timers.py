@@ -83,8 +83,10 @@ async def set_schedule(context: Context, schedule: CronSchedule, message: bytes)
 
     Raises:
         BadRequestError: the expression has no time.
+        DatabaseUnavailableError: partitions of the queue are being moved to other databases.
         NoEncryptionKeyError: the queue is encrypted, and there is no key.
     """
+    context.check_settled(schedule.queue)
     home = await context.home(schedule.queue, schedule.partition)
     # One with this name and another partition may be elsewhere. It goes first, so that no time counts twice.
     for _, other in context.named():
