@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from queen.core.errors import ConflictError, DatabaseUnavailableError, SettingError
+from queen.core.errors import DatabaseUnavailableError, SettingError
 from queen.core.placement import ShardList
 from queen.engine.notifications import packet_of
 from queen.engine.ports import Notification
@@ -21,9 +21,8 @@ from queen.postgres.dsn import UNREACHABLE, Target
 from queen.postgres.moves import BusyError, Placed, Sealed
 from queen.postgres.notifications import CHANNEL
 from queen.postgres.setup import open_connection
-from queen.shards.setup import SETTLED_S, look, newest
+from queen.shards.setup import SETTLED_S, alone
 
-_LOCK = "SELECT pg_try_advisory_lock(487215785331)"
 _NOTIFY = "SELECT pg_notify($1, $2)"
 #: Partitions that are listed by one call, and that are moved together.
 _PAGE, _BATCH = 10_000, 500
@@ -192,29 +191,17 @@ async def move(
         DatabaseUnavailableError: a database is unreachable, or was lost meanwhile: repeat the call.
         ConflictError: another call is under way.
     """
-    known = await _list_of(targets)
-    names = [shard.name for shard in known.in_use]
-    if wanted.source is not None and wanted.source not in names:
-        raise SettingError(f"{wanted.source} is no shard: the shards are {', '.join(names)}")
-    async with _open({name: targets[name] for name in names}) as connections:
-        if not await connections[names[0]].fetchval(_LOCK):
-            raise ConflictError("Another `queen shards move` is under way: wait for its end")
-        try:
-            return await Mover(known, connections, pause).run(wanted, tell)
-        except UNREACHABLE as problem:
-            raise DatabaseUnavailableError(f"The move was interrupted: {problem}. Repeat the command") from problem
-
-
-async def _list_of(targets: Mapping[str, Target]) -> ShardList:
-    stored, missing = await look(targets)
-    if missing:
-        raise next(iter(missing.values()))
-    known = newest([each.shards for each in stored.values()])
-    if known is None:
-        raise SettingError("These databases are no shards yet: start a server with DATABASE_URLS once")
-    if known.opened != known.version:
-        raise SettingError("A change of the list of databases was interrupted: first repeat its command")
-    return known
+    async with alone(targets) as known:
+        if known.opened != known.version:
+            raise SettingError("A change of the list of databases was interrupted: first repeat its command")
+        names = [shard.name for shard in known.in_use]
+        if wanted.source is not None and wanted.source not in names:
+            raise SettingError(f"{wanted.source} is no shard: the shards are {', '.join(names)}")
+        async with _open({name: targets[name] for name in names}) as connections:
+            try:
+                return await Mover(known, connections, pause).run(wanted, tell)
+            except UNREACHABLE as problem:
+                raise DatabaseUnavailableError(f"The move was interrupted: {problem}. Repeat the command") from problem
 
 
 @asynccontextmanager

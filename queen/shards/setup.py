@@ -1,17 +1,23 @@
 """The list of shards: made at the first start, stored in every database, and changed in two steps."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import structs
 
-from queen.core.errors import DatabaseUnavailableError, SettingError
+from queen.core.errors import ConflictError, DatabaseUnavailableError, SettingError
 from queen.core.placement import ShardList, first_list
 from queen.postgres import shard_list
-from queen.postgres.dsn import Target
+from queen.postgres.dsn import UNREACHABLE, Target
+from queen.postgres.setup import open_connection
 from queen.postgres.shard_list import Stored
+
+if TYPE_CHECKING:
+    import asyncpg
 
 #: The list as this machine knew it last, in the folder of the spools: for a start while all databases are down.
 _FILE = "shards.json"
@@ -19,6 +25,9 @@ _FILE = "shards.json"
 REFRESH_S = 1.0
 #: How long a change waits between its two steps, in seconds: all workers have read it then.
 SETTLED_S = 5 * REFRESH_S
+#: The advisory lock of commands.
+_LOCK = 0x71_73_68_61_72_64  # "qshard"
+_CLOSE_S = 5.0
 
 
 async def look(targets: Mapping[str, Target]) -> tuple[dict[str, Stored], dict[str, DatabaseUnavailableError]]:
@@ -81,23 +90,58 @@ async def change(
     Raises:
         SettingError: the change is not possible.
         DatabaseUnavailableError: a database is unreachable; nothing was changed.
+        ConflictError: another command is under way.
     """
+    async with alone(targets) as known:
+        new = make(known) if known.opened == known.version else known
+        check_names(new, targets)
+        await _store(new, targets)
+        await pause(SETTLED_S)
+        for shard in new.shards:
+            if shard.added_in == new.version > 1:
+                await shard_list.copy_definitions(targets[new.shards[0].name], targets[shard.name])
+        opened = structs.replace(new, opened=new.version)
+        await _store(opened, targets)
+        return opened
+
+
+@asynccontextmanager
+async def alone(targets: Mapping[str, Target]) -> AsyncIterator[ShardList]:
+    """The list of shards, while no other command changes it or moves partitions.
+
+    The first database has the lock: it is in every list.
+
+    Raises:
+        SettingError: there is no list, or the names lack a database of it.
+        DatabaseUnavailableError: a database is unreachable.
+        ConflictError: another command is under way.
+    """
+    first = targets[(await _known(targets)).shards[0].name]
+    connection = await open_connection(first)
+    try:
+        if not await _locked(connection, first):
+            raise ConflictError("Another `queen shards` command changes the list or moves partitions: wait for its end")
+        yield await _known(targets)
+    finally:
+        await connection.close(timeout=_CLOSE_S)
+
+
+async def _locked(connection: "asyncpg.Connection[Any]", target: Target) -> bool:
+    try:
+        return bool(await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK))
+    except UNREACHABLE as problem:
+        raise DatabaseUnavailableError(f"PostgreSQL at {target.place} is unreachable: {problem}") from problem
+
+
+async def _known(targets: Mapping[str, Target]) -> ShardList:
     stored, missing = await look(targets)
     if missing:
         raise next(iter(missing.values()))
     known = newest([each.shards for each in stored.values()])
     if known is None:
         raise SettingError("These databases are no shards yet: start a server with DATABASE_URLS once")
-    new = make(known) if known.opened == known.version else known
-    check_names(new, targets)
-    await _store(new, targets)
-    await pause(SETTLED_S)
-    for shard in new.shards:
-        if shard.added_in == new.version > 1:
-            await shard_list.copy_definitions(targets[new.shards[0].name], targets[shard.name])
-    opened = structs.replace(new, opened=new.version)
-    await _store(opened, targets)
-    return opened
+    check_names(known, targets)
+    return known
 
 
 async def _store(shards: ShardList, targets: Mapping[str, Target]) -> None:

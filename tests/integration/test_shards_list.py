@@ -283,6 +283,27 @@ def in_one_database(databases: dict[str, str], sqs: Any, sent: dict[str, int]) -
 
 
 @checks("G-SHARD-1", level=Level.LIVE)
+async def test_while_a_command_changes_the_list_others_are_refused(fresh: dict[str, str]) -> None:
+    """Each would make the next version, with another list."""
+    targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
+    for name in targets:
+        await prepare(fresh[name], 5000)
+    await _store(first_list(["a", "b"], []), targets)
+    refused = []
+
+    async def pause(_seconds: float) -> None:
+        for command in (("drain", "b"), ("move",)):
+            refused.append(await asyncio.to_thread(run, "shards", *command, DATABASE_URLS=urls(fresh)))
+
+    changed = await change(targets, lambda known: with_added(known, "c"), pause)
+    assert [done.returncode for done in refused] == [1, 1]
+    assert all("wait for its end" in done.stderr for done in refused)
+    lists = [(await shard_list.read(target)).shards for target in targets.values()]
+    assert lists == [changed] * 3
+    assert changed.names(2) == ["a", "b", "c"]
+
+
+@checks("G-SHARD-1", level=Level.LIVE)
 async def test_a_change_whose_connection_breaks_says_so_and_is_taken_up(fresh: dict[str, str]) -> None:
     targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
     for name in targets:

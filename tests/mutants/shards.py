@@ -25,6 +25,12 @@ SHARDS: tuple[Mutant, ...] = (
         tests=FAULTS,
     ),
     mutant(
+        "G-SHARD-1",
+        "two commands change the list at once",
+        ("queen/shards/setup.py", "if not await _locked(connection, first):", "if False:"),
+        tests=LIST,
+    ),
+    mutant(
         "G-SHARD-2",
         "a push is answered as stored although one database has refused its part",
         (
