@@ -124,7 +124,7 @@ def move_(
         first = moved.left[0]
         raise FailedError(
             f"{len(moved.left)} partitions were not moved. The first: {first.partition} of {first.queue}: "
-            f"{first.reason}. Repeat the command"
+            f"{first.reason}. docs/shards.md says what to do; then repeat the command"
         )
 
 

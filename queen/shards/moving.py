@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from queen.core.errors import DatabaseUnavailableError, SettingError
+from queen.core.errors import DatabaseUnavailableError, NotFoundError, SettingError
 from queen.core.placement import ShardList
 from queen.engine.notifications import packet_of
 from queen.engine.ports import Notification
@@ -28,6 +28,7 @@ _NOTIFY = "SELECT pg_notify($1, $2)"
 _PAGE, _BATCH = 10_000, 500
 #: How long partitions are tried that are in use, and the pause between, in seconds.
 _TRIES_S, _PAUSE_S = 60.0, 0.25
+_PINNED = "its name ends with that of this database, so it stays: consume it until it is removed, or delete it"
 
 
 class Wanted(Struct, frozen=True):
@@ -36,6 +37,10 @@ class Wanted(Struct, frozen=True):
     queue: str | None = None
     partition: str | None = None
     source: str | None = None
+
+    def __str__(self) -> str:
+        partition = "partition" if self.partition is None else f"partition {self.partition!r}"
+        return f"{partition} of queue {self.queue!r}" + ("" if self.source is None else f" on {self.source}")
 
 
 class Left(Struct, frozen=True):
@@ -74,11 +79,17 @@ class Mover:
         self._connections = connections
         self._slots = {shard.name: shard.slot for shard in known.shards}
         self._names = {shard.slot: shard.name for shard in known.shards}
+        self._drained = {shard.name for shard in known.shards if shard.drained_in is not None}
         self._pause, self._tries_s = pause, tries_s
+        self._seen = 0
         self.done = Moved()
 
     async def run(self, wanted: Wanted, tell: Callable[[Moved], None] = lambda _moved: None) -> Moved:
-        """Moves all that match, after what an earlier call has left. ``tell`` gets what was done from time to time."""
+        """Moves all that match, after what an earlier call has left. ``tell`` gets what was done from time to time.
+
+        Raises:
+            NotFoundError: a queue was named, and no partition matches.
+        """
         await self._end_interrupted()
         for source in self._connections:
             if wanted.source in (None, source):
@@ -86,6 +97,8 @@ class Mover:
                 for begin in range(0, len(plan), _BATCH):
                     await self._move_batch(source, plan[begin : begin + _BATCH])
                     tell(self.done)
+        if wanted.queue is not None and not self._seen:
+            raise NotFoundError(f"There is no {wanted}")
         return self.done
 
     async def _end_interrupted(self) -> None:
@@ -113,7 +126,10 @@ class Mover:
         after, page = -1, [Placed(-1, "", "", "")]
         while page:
             page = await moves.read_homes(self._connections[source], wanted.queue, wanted.partition, after, _PAGE)
+            self._seen += len(page)
             plan += [each for each in page if each.home != source]
+            if wanted.source is not None and source in self._drained:
+                self.done.left += [Left(each.queue, each.partition, _PINNED) for each in page if each.home == source]
             after = page[-1].part_id if page else after
         return plan
 
@@ -189,7 +205,8 @@ async def move(
     Raises:
         SettingError: there is no list, or a change of it is not done.
         DatabaseUnavailableError: a database is unreachable, or was lost meanwhile: repeat the call.
-        ConflictError: another call is under way.
+        ConflictError: another command is under way.
+        NotFoundError: a queue was named, and no partition matches.
     """
     async with alone(targets) as known:
         if known.opened != known.version:

@@ -101,8 +101,15 @@ async def test_only_what_is_wanted_moves(databases: dict[str, str], api: httpx.A
     on_b = [row[0] for row in await fetch(databases["b"], "SELECT name FROM queen.partitions WHERE name LIKE 'p%'")]
     moved = await asyncio.to_thread(command, databases, "move", "one", on_b[0])
     assert (moved["partitions"], moved["messages"], moved["left"]) == (1, 1, [])
-    moved = await asyncio.to_thread(command, databases, "move", "--from", "b")
-    assert moved["partitions"] == len(on_b) - 1
+    done = await asyncio.to_thread(run, "shards", "move", "--from", "b", "--json", DATABASE_URLS=urls(databases))
+    moved = json.loads(done.stdout)
+    assert (done.returncode, moved["partitions"]) == (1, len(on_b) - 1)
+    assert sorted((left["queue"], left["partition"]) for left in moved["left"]) == [("one", "in@b"), ("two", "in@b")]
+    assert "its name ends with that of this database" in done.stderr
+    for wanted in (["three"], ["one", "p99"], ["two", "in@a", "--from", "b"]):
+        done = await asyncio.to_thread(run, "shards", "move", *wanted, DATABASE_URLS=urls(databases))
+        assert done.returncode == 1
+        assert f"of queue '{wanted[0]}'" in done.stderr
     assert (await fetch(databases["b"], "SELECT count(*) FROM queen.partitions"))[0][0] == 2
 
 
