@@ -90,7 +90,7 @@ class Mover:
         Raises:
             NotFoundError: a queue was named, and no partition matches.
         """
-        await self._end_interrupted()
+        await self.end_interrupted()
         for source in self._connections:
             if wanted.source in (None, source):
                 plan = await self._plan(source, wanted)
@@ -101,7 +101,8 @@ class Mover:
             raise NotFoundError(f"There is no {wanted}")
         return self.done
 
-    async def _end_interrupted(self) -> None:
+    async def end_interrupted(self) -> None:
+        """Ends the moves that an earlier call has begun."""
         for source in self._connections.values():
             for sealed in await moves.read_sealed(source):
                 await self._end(source, sealed)

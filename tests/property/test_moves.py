@@ -9,16 +9,13 @@ import pytest
 from queen.core.errors import QueenError
 from queen.postgres import moves
 from queen.shards import router
-from spark_validation.errors import DatabaseError
 from spark_validation.log.flaws import QUERIES
-from spark_validation.log.several import snapshot_of
 from spec import model
 from spec.guarantees import Level, checks
 from spec.model.state import Lane
 from tests.property.test_shards_against_model import NAMES
 from tests.support.moving_broker import MovingBroker
 from tests.support.servers import create_database, drop_database
-from tests.support.shards import urls
 
 QUEUE, PARTITION = "b.t", "p"
 LANE = Lane(QUEUE, PARTITION)
@@ -240,15 +237,3 @@ def test_what_waits_in_the_outbox_and_leases_of_sql_are_waited_for(broker: Movin
     broker.begin_move(LANE)
     broker.end_moves()
     assert broker.home(LANE) != "a"
-
-
-@checks("G-SHARD-8", level=Level.MODEL)
-def test_an_audit_waits_for_the_end_of_a_move(broker: MovingBroker) -> None:
-    """Else a partition might be in two snapshots, or in none."""
-    broker.begin_move(LANE)
-    with pytest.raises(DatabaseError, match="are being moved"):
-        snapshot_of(urls(broker.databases)).__enter__()
-    broker.end_moves()
-    with snapshot_of(urls(broker.databases)) as snapshots:
-        heads = [head for head in snapshots.state().heads if head.partition == PARTITION]
-        assert [head.database for head in heads] == [broker.home(LANE)]

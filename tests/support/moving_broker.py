@@ -139,7 +139,7 @@ class MovingBroker(ShardedBroker):
 
     async def _end_moves(self) -> None:
         async with AsyncExitStack() as held:
-            await Mover(self.shards, await self._open_connections(held), _no_pause, 0).run(Wanted("nothing"))
+            await Mover(self.shards, await self._open_connections(held), _no_pause, 0).end_interrupted()
         await self._homes.refresh_moves()
 
     def move_back(self, lane: Lane, home: str) -> None:
@@ -172,7 +172,7 @@ class MovingBroker(ShardedBroker):
             try:
                 await mover.run(Wanted(lane[0], lane[1]))
             except _InterruptedError:
-                await Mover(self.shards, connections, _no_pause, 0).run(Wanted("nothing"))
+                await Mover(self.shards, connections, _no_pause, 0).end_interrupted()
             assert not mover.done.left, mover.done.left
             after = await self._where(connections)
         await self._homes.refresh_moves()

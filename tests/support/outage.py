@@ -35,8 +35,11 @@ class FragilePostgres:
         """Connections are reset, and new ones refused."""
         pid = self._server.pid
         assert pid is not None
+        _, *children = self._processes()
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not self._server.is_alive, "the end of PostgreSQL")
+        # A backend at work ends its statement first, and could still store a push.
+        wait_until(lambda: not any(map(_is_at_work, children)), "the end of PostgreSQL's processes")
 
     def start(self) -> None:
         """It comes back; what was committed is there. It ends with the thread that calls this."""
@@ -58,6 +61,13 @@ class FragilePostgres:
     def _processes(self) -> list[psutil.Process]:
         postmaster = psutil.Process(self._server.pid)
         return [postmaster, *postmaster.children(recursive=True)]
+
+
+def _is_at_work(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 @contextmanager
