@@ -29,11 +29,8 @@ _CYCLE_GROUPS = (
 _NUMBER_GROUPS = "SELECT * FROM queen.number_groups_v1($1, $2)"
 _OPEN = "SELECT queen.open_partition_v1($1, $2)"
 _FORGET = "SELECT queen.forget_partition_v1($1)"
-_TIMER_KEYS = (
-    "SELECT t.key FROM queen.timers AS t JOIN queen.queues AS q ON q.id = t.queue_id"
-    " WHERE q.name = $1 AND t.partition = $2"
-)
-_TAKEN_KEYS = "SELECT key FROM queen.find_taken_keys_v1($1, $2)"
+_KEYS = "SELECT kind, key FROM queen.list_timer_keys_v1($1, $2)"
+_TAKEN_KEYS = "SELECT kind, key FROM queen.find_taken_keys_v1($1, $2, $3)"
 _DEFINITIONS = "SELECT kind, definition FROM queen.read_definitions_v1()"
 _TAKE_DEFINITIONS = "SELECT queen.take_definitions_v1($1, $2)"
 _MESSAGES = "SELECT coalesce(sum(n), 0) FROM queen.segments WHERE part_id = $1"
@@ -46,10 +43,10 @@ _COPIED = {
 _LETTERS = (
     "off, transaction_id, trace_id, producer_sub, payload, error, retry_count, created_at, failed_at, key_id, headers"
 )
-_TRACES = "off, consumer_group, event_type, data, worker, created_at"
+_TRACES = "id, off, consumer_group, event_type, data, worker, created_at"
 _STATE = "stream_id, key, value, window_end, updated_at"
 _CYCLE = "stream_id, flush, cycled_at"
-#: Bytes on their way between the two databases.
+#: Pieces of what PostgreSQL sends that are on their way between the two databases.
 _PIECES = 8
 
 
@@ -117,9 +114,9 @@ async def expect(source: Connection, target: Connection, part_id: int, queue: st
     Raises:
         BusyError: something at the target is in the way.
     """
-    keys = [row[0] for row in await source.fetch(_TIMER_KEYS, queue, partition)]
-    if keys and (taken := await target.fetch(_TAKEN_KEYS, queue, keys)):
-        raise BusyError(f"a timer with the key {taken[0][0]!r} is there, too: cancel one of the two")
+    keys = [list(row) for row in await source.fetch(_KEYS, queue, partition)]
+    if keys and (taken := await target.fetch(_TAKEN_KEYS, queue, *zip(*keys, strict=True))):
+        raise BusyError(f"a {taken[0]['kind']} with the key {taken[0]['key']!r} is there, too: cancel one of the two")
     verdict = await target.fetchval(_AWAIT, part_id, queue, partition)
     if verdict not in {"awaited", "here"}:
         raise BusyError(verdict)
@@ -147,15 +144,21 @@ async def seal(source: Connection, part_id: int, slot: int) -> bool:
 
 
 async def bring(source: Connection, target: Connection, part_id: int) -> int | None:
-    """Steps 3 and 4, one transaction at the target; how many messages. ``None``: the queue was deleted meanwhile."""
+    """Steps 3 and 4, one transaction at the target; how many messages. ``None``: the queue was deleted meanwhile.
+
+    Raises:
+        BusyError: something at the target is in the way since step 1.
+    """
     contents = await source.fetchval(_READ_SEALED, part_id)
     transaction = target.transaction()
     await transaction.start()
     try:
         opened = await _copy(source, target, part_id) and await target.fetchval(_OPEN, part_id, contents)
-    except BaseException:
+    except BaseException as problem:
         if not target.is_closed():
             await transaction.rollback()
+        if isinstance(problem, asyncpg.UniqueViolationError):
+            raise BusyError(f"another timer or schedule is there: {problem.detail} Cancel that one") from problem
         raise
     if not opened:
         await transaction.rollback()
@@ -214,27 +217,17 @@ async def _copy_rows(
         await target.execute(
             "INSERT INTO queen.deleted_messages VALUES ($1, $2::text::int8multirange)", part_id, deleted
         )
-    await _copy_traces(source, target, part_id, queue_id)
-
-
-async def _copy_traces(source: Connection, target: Connection, part_id: int, queue_id: int) -> None:
-    """Traces get numbers of the target, and their names with them."""
-    rows = await source.fetch(
-        f"SELECT {_TRACES}, ARRAY(SELECT n.name FROM queen.trace_names AS n WHERE n.trace_id = t.id) AS names"  # noqa: S608
-        " FROM queen.traces AS t WHERE part_id = -$1::bigint ORDER BY id",
+    await _pipe(
+        source, target, "traces", f"queue_id, part_id, {_TRACES}",
+        f"SELECT $2::bigint, $1::bigint, {_TRACES} FROM queen.traces WHERE part_id = -$1::bigint",  # noqa: S608
+        part_id, queue_id,
+    )  # fmt: skip
+    await _pipe(
+        source, target, "trace_names", "name, trace_id",
+        "SELECT n.name, n.trace_id FROM queen.trace_names AS n JOIN queen.traces AS t ON t.id = n.trace_id"
+        " WHERE t.part_id = -$1::bigint",
         part_id,
-    )
-    for row in rows:
-        number = await target.fetchval(
-            f"INSERT INTO queen.traces (queue_id, part_id, {_TRACES}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)"  # noqa: S608
-            " RETURNING id",
-            queue_id, part_id, *list(row)[:-1],
-        )  # fmt: skip
-        if row["names"]:
-            await target.execute(
-                "INSERT INTO queen.trace_names (name, trace_id) SELECT u, $2 FROM unnest($1::text[]) AS u",
-                row["names"], number,
-            )  # fmt: skip
+    )  # fmt: skip
 
 
 async def _pipe(

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import asyncpg
 from msgspec import Struct, field
 
 from queen.core.errors import DatabaseUnavailableError, NotFoundError, SettingError
@@ -93,9 +94,8 @@ class Mover:
         await self.end_interrupted()
         for source in self._connections:
             if wanted.source in (None, source):
-                plan = await self._plan(source, wanted)
-                for begin in range(0, len(plan), _BATCH):
-                    await self._move_batch(source, plan[begin : begin + _BATCH])
+                async for batch in self._batches(source, wanted):
+                    await self._move_batch(source, batch)
                     tell(self.done)
         if wanted.queue is not None and not self._seen:
             raise NotFoundError(f"There is no {wanted}")
@@ -118,21 +118,23 @@ class Mover:
         except BusyError as problem:
             self.done.left.append(Left(sealed.queue, sealed.partition, f"it is on its way, but {problem}"))
             return
-        if waits:
-            await self._bring(source, target, sealed.part_id, sealed.queue)
-        await moves.forget(source, sealed.part_id)
+        if not waits or await self._bring(source, target, sealed):
+            await moves.forget(source, sealed.part_id)
 
-    async def _plan(self, source: str, wanted: Wanted) -> list[Placed]:
-        plan: list[Placed] = []
-        after, page = -1, [Placed(-1, "", "", "")]
-        while page:
-            page = await moves.read_homes(self._connections[source], wanted.queue, wanted.partition, after, _PAGE)
-            self._seen += len(page)
-            plan += [each for each in page if each.home != source]
+    async def _batches(self, source: str, wanted: Wanted) -> AsyncIterator[list[Placed]]:
+        """The partitions of a database that match and belong elsewhere."""
+        batch: list[Placed] = []
+        after = -1
+        while page := await moves.read_homes(self._connections[source], wanted.queue, wanted.partition, after, _PAGE):
+            after, self._seen = page[-1].part_id, self._seen + len(page)
             if wanted.source is not None and source in self._drained:
                 self.done.left += [Left(each.queue, each.partition, _PINNED) for each in page if each.home == source]
-            after = page[-1].part_id if page else after
-        return plan
+            batch += [each for each in page if each.home != source]
+            while len(batch) >= _BATCH:
+                yield batch[:_BATCH]
+                del batch[:_BATCH]
+        if batch:
+            yield batch
 
     async def _move_batch(self, source: str, batch: Sequence[Placed]) -> None:
         await self._take_definitions(source, batch)
@@ -173,21 +175,26 @@ class Mover:
         except BusyError as problem:
             reasons[placed.part_id] = str(problem)
             return False
-        if sealed:
-            await self._bring(own, target, placed.part_id, placed.queue)
-            await moves.forget(own, placed.part_id)
-        else:
+        if not sealed:
             await moves.expect_no_longer(target, placed.part_id)
+        elif await self._bring(own, target, placed):
+            await moves.forget(own, placed.part_id)
         return True
 
-    async def _bring(self, source: Any, target: Any, part_id: int, queue: str) -> None:  # noqa: ANN401
-        messages = await moves.bring(source, target, part_id)
+    async def _bring(self, source: Any, target: Any, moved: Placed | Sealed) -> bool:  # noqa: ANN401 - connections
+        """Steps 3 and 4 of a sealed partition; false: something is in the way."""
+        try:
+            messages = await moves.bring(source, target, moved.part_id)
+        except BusyError as problem:
+            self.done.left.append(Left(moved.queue, moved.partition, f"it is on its way, but {problem}"))
+            return False
         if messages is None:
-            await moves.expect_no_longer(target, part_id)
-            return
+            await moves.expect_no_longer(target, moved.part_id)
+            return True
         self.done.partitions += 1
         self.done.messages += messages
-        await target.execute(_NOTIFY, CHANNEL, packet_of(Notification(queue, max(messages, 1))).decode())
+        await target.execute(_NOTIFY, CHANNEL, packet_of(Notification(moved.queue, max(messages, 1))).decode())
+        return True
 
     async def _leave(self, busy: Iterable[Placed], reasons: Mapping[int, str]) -> None:
         for each in busy:
@@ -218,7 +225,7 @@ async def move(
         async with _open({name: targets[name] for name in names}) as connections:
             try:
                 return await Mover(known, connections, pause).run(wanted, tell)
-            except UNREACHABLE as problem:
+            except (*UNREACHABLE, asyncpg.PostgresError) as problem:
                 raise DatabaseUnavailableError(f"The move was interrupted: {problem}. Repeat the command") from problem
 
 
@@ -229,4 +236,7 @@ async def _open(targets: Mapping[str, Target]) -> AsyncIterator[dict[str, Any]]:
         for name, target in targets.items():
             connections[name] = await open_connection(target)
             held.push_async_callback(connections[name].close, timeout=5)
+            if not target.pooled:
+                # A copy takes as long as it takes, whatever the database has as a limit.
+                await connections[name].execute("SET statement_timeout = 0")
         yield connections

@@ -128,7 +128,8 @@ async def alone(targets: Mapping[str, Target]) -> AsyncIterator[ShardList]:
 
 async def _locked(connection: "asyncpg.Connection[Any]", target: Target) -> bool:
     try:
-        return bool(await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK))
+        await connection.execute("BEGIN")  # which ends with the connection; a pooler keeps both together
+        return bool(await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", _LOCK))
     except UNREACHABLE as problem:
         raise DatabaseUnavailableError(f"PostgreSQL at {target.place} is unreachable: {problem}") from problem
 

@@ -110,6 +110,15 @@ BEGIN
     ) THEN
         RETURN 'messages that were pushed with SQL wait for it';
     END IF;
+    -- They become one value, which has 255 MB at most.
+    IF (
+        SELECT count(*) > 100000 OR sum(octet_length(t.message)) > 67108864 FROM (
+            SELECT i.message FROM queen.timers AS i
+            WHERE i.queue_id = v_partition.queue_id AND i.partition = v_partition.name LIMIT 100001
+        ) AS t
+    ) THEN
+        RETURN 'it has more than 100,000 timers and delayed messages, or 64 MB of them';
+    END IF;
     v_now := queen.clock();
     -- A lease of a worker says on which database it was given (a UUID of version 8); acks of others cannot follow.
     IF EXISTS (
@@ -251,17 +260,33 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.put_timers IS 'Internal: makes the timers and schedules of a moved partition.';
 
--- Purpose:   the timers of an awaited partition whose keys other timers have at the target, which would fail the move.
--- Arguments: p_key  keys of the source
-CREATE OR REPLACE FUNCTION queen.find_taken_keys_v1(p_queue text, p_key text[]) RETURNS TABLE (key text)
+-- Purpose:   before step 1, at the source: the keys of the timers and schedules of a partition, as many as may move.
+CREATE OR REPLACE FUNCTION queen.list_timer_keys_v1(p_queue text, p_partition text) RETURNS TABLE (kind text, key text)
 LANGUAGE sql STABLE
 BEGIN ATOMIC
-    SELECT t.key FROM queen.queues AS q
-    CROSS JOIN unnest(p_key) AS u (key)
-    JOIN queen.timers AS t ON t.queue_id = q.id AND t.key = u.key
-    WHERE q.name = p_queue;
+    SELECT u.kind, u.key FROM queen.queues AS q
+    CROSS JOIN LATERAL (
+        SELECT 'timer' AS kind, t.key FROM queen.timers AS t WHERE t.queue_id = q.id AND t.partition = p_partition
+        UNION ALL
+        SELECT 'schedule', s.name FROM queen.schedules AS s WHERE s.queue_id = q.id AND s.partition = p_partition
+    ) AS u
+    WHERE q.name = p_queue LIMIT 100000;
 END;
-COMMENT ON FUNCTION queen.find_taken_keys_v1 IS 'Keys of timers that a queue has here already.';
+COMMENT ON FUNCTION queen.list_timer_keys_v1 IS 'Keys of the timers and schedules of a partition.';
+
+-- Purpose:   before step 1, at the target: which keys others have here already. They would fail the move.
+CREATE OR REPLACE FUNCTION queen.find_taken_keys_v1(p_queue text, p_kind text[], p_key text[])
+RETURNS TABLE (kind text, key text)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT u.kind, u.key FROM queen.queues AS q
+    CROSS JOIN unnest(p_kind, p_key) AS u (kind, key)
+    WHERE q.name = p_queue AND CASE u.kind
+        WHEN 'timer' THEN EXISTS (SELECT 1 FROM queen.timers AS t WHERE t.queue_id = q.id AND t.key = u.key)
+        ELSE EXISTS (SELECT 1 FROM queen.schedules AS s WHERE s.queue_id = q.id AND s.name = u.key) END
+    LIMIT 1;
+END;
+COMMENT ON FUNCTION queen.find_taken_keys_v1 IS 'A key of a timer or schedule that a queue has here already.';
 
 -- Purpose:   step 5, at the source: the partition is at the target, or its queue was deleted. What it has left is removed
 --            in the background: at once what nobody can see, and after an hour its log.

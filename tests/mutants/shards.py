@@ -119,8 +119,8 @@ SHARDS: tuple[Mutant, ...] = (
         "a move that was interrupted is given up",
         (
             "queen/shards/moving.py",
-            "        if waits:\n            await self._bring",
-            "        if False:\n            await self._bring",
+            "if not waits or await self._bring(source, target, sealed):",
+            "if True:",
         ),
         tests=MOVES,
     ),

@@ -37,7 +37,7 @@ CONTENTS = {
             ON (g.id, g.name, g.queue_id) = (d.grp_id, d.consumer_group, d.queue_id)
         WHERE d.part_id = $1 ORDER BY d.off""",
     "deleted": "SELECT d.offsets FROM queen.deleted_messages AS d WHERE d.part_id = $1",
-    "traces": """SELECT to_jsonb(t) - ARRAY['id', 'queue_id'], ARRAY(
+    "traces": """SELECT to_jsonb(t) - 'queue_id', ARRAY(
             SELECT n.name FROM queen.trace_names AS n WHERE n.trace_id = t.id ORDER BY 1)
         FROM queen.traces AS t WHERE t.part_id = $1 ORDER BY t.off""",
     "state": "SELECT * FROM queen.stream_state AS s WHERE s.part_id = $1 ORDER BY s.stream_id, s.key",
@@ -237,3 +237,46 @@ def test_what_waits_in_the_outbox_and_leases_of_sql_are_waited_for(broker: Movin
     broker.begin_move(LANE)
     broker.end_moves()
     assert broker.home(LANE) != "a"
+
+
+@checks("G-SHARD-8", level=Level.MODEL)
+def test_a_key_that_is_taken_at_the_target_is_named_and_may_be_cancelled(broker: MovingBroker) -> None:
+    """Before the seal, and when it was taken meanwhile."""
+    before, home = contents(broker, "a"), broker.shards.home(*LANE)
+    queue = f"SELECT q.id FROM queen.queues AS q WHERE q.name = '{QUEUE}'"
+    broker.query_one(
+        home,
+        "INSERT INTO queen.schedules SELECT q.id, 'daily', '* * * * *', 'UTC', 1, 'other', '{}', now(), now()"
+        f" FROM ({queue}) AS q",
+    )
+    with pytest.raises(moves.BusyError, match="schedule with the key 'daily'"):
+        broker.begin_move(LANE)
+    broker.query_one(home, "DELETE FROM queen.schedules")
+    broker.begin_move(LANE)
+    broker.query_one(
+        home,
+        "INSERT INTO queen.timers (deliver_at, queue_id, key, partition, transaction_id, message)"
+        f" SELECT queen.clock() + interval '1 day', q.id, 'timer', 'other', 'x', '{{}}' FROM ({queue}) AS q",
+    )
+    [left] = broker.end_moves()
+    assert (left.queue, left.partition) == (QUEUE, PARTITION)
+    assert "(queue_id, key)" in left.reason
+    assert not contents(broker, home)["segments"]
+    broker.query_one(home, "DELETE FROM queen.timers")
+    assert broker.end_moves() == []
+    assert contents(broker, home) == before
+    judge(broker)
+
+
+@checks("G-SHARD-8", level=Level.MODEL)
+@pytest.mark.parametrize(("timers", "chars"), [(100_001, 1), (90, 1_000_000)])
+def test_too_many_timers_are_waited_for(broker: MovingBroker, timers: int, chars: int) -> None:
+    broker.query_one(
+        "a",
+        "INSERT INTO queen.timers (deliver_at, queue_id, key, partition, transaction_id, message)"
+        " SELECT queen.clock() + interval '1 day', p.queue_id, n::text, p.name, n::text, repeat('x', $2)"
+        " FROM queen.partitions AS p CROSS JOIN generate_series(1, $3) AS n WHERE p.id = $1",
+        broker.part_id, chars, timers,
+    )  # fmt: skip
+    with pytest.raises(moves.BusyError, match="100,000 timers and delayed messages, or 64 MB"):
+        broker.begin_move(LANE)

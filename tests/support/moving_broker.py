@@ -11,7 +11,7 @@ from queen.core.placement import Shard, ShardList
 from queen.log.requests import RenewLease
 from queen.postgres import moves, shard_list
 from queen.postgres.dsn import parse
-from queen.shards.moving import Mover, Wanted
+from queen.shards.moving import Left, Mover, Wanted
 from spec.model.state import Lane
 from tests.support.sharded_broker import ShardedBroker
 
@@ -133,14 +133,16 @@ class MovingBroker(ShardedBroker):
         """Extends a lease; how many cursors it holds."""
         return int(self._run(self._ask(JobType.RENEW_LEASE, RenewLease(lease, 60))).cursors)
 
-    def end_moves(self) -> None:
-        """Ends what has begun."""
-        self._run(self._end_moves())
+    def end_moves(self) -> list[Left]:
+        """Ends what has begun; what could not be ended."""
+        return self._run(self._end_moves())  # type: ignore[no-any-return]
 
-    async def _end_moves(self) -> None:
+    async def _end_moves(self) -> list[Left]:
         async with AsyncExitStack() as held:
-            await Mover(self.shards, await self._open_connections(held), _no_pause, 0).end_interrupted()
+            mover = Mover(self.shards, await self._open_connections(held), _no_pause, 0)
+            await mover.end_interrupted()
         await self._homes.refresh_moves()
+        return mover.done.left
 
     def move_back(self, lane: Lane, home: str) -> None:
         """Moves a partition, wherever the list places it."""
@@ -206,7 +208,8 @@ class _MortalMover(Mover):
         if self._dies == step:
             raise _InterruptedError
 
-    async def _bring(self, source: Any, target: Any, part_id: int, queue: str) -> None:
+    async def _bring(self, source: Any, target: Any, moved: moves.Placed | moves.Sealed) -> bool:
         self._end_at("sealed")
-        await super()._bring(source, target, part_id, queue)
+        done = await super()._bring(source, target, moved)
         self._end_at("brought")
+        return done
