@@ -17,7 +17,8 @@ TRACE_HEADER = "AWSTraceHeader"
 
 #: What XML 1.0 cannot contain.
 NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ATTRIBUTE_NAME = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
+#: With letters beyond ASCII: AWS takes them, although its reference names A to Z only.
+_ATTRIBUTE_NAME = re.compile(r"[\w-]+(\.[\w-]+)*")
 _RESERVED = re.compile(r"(aws|amazon)\.", re.IGNORECASE)
 _TYPE = re.compile(r"(String|Number|Binary)(\..*)?", re.DOTALL)
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*")
@@ -152,8 +153,8 @@ def trace_of(given: Mapping[str, Any] | None) -> str | None:
 def _attribute(name: str, given: Any) -> Value:  # noqa: ANN401 - a struct made from the model
     if not _ATTRIBUTE_NAME.fullmatch(name) or len(name) > _NAME_CHARS_MAX or _RESERVED.match(name):
         raise invalid_value(
-            f"Message (user) attribute name '{name[:_NAME_CHARS_MAX]}' is invalid: 1 to {_NAME_CHARS_MAX} ASCII "
-            "letters, digits, hyphens, underscores and single periods inside; it must not begin with AWS. or Amazon."
+            f"Message (user) attribute name '{name[:_NAME_CHARS_MAX]}' is invalid: 1 to {_NAME_CHARS_MAX} letters, "
+            "digits, hyphens, underscores and single periods inside; it must not begin with AWS. or Amazon."
         )
     return _value(name, given)
 
