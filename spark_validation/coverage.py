@@ -127,7 +127,7 @@ COLUMNS: Mapping[str, Mapping[str, Entry]] = MappingProxyType(
         "queen.partition_locks": {"part_id": (_PARTS,), "*": (_PARTS,)},
         "queen.removed_partitions": {
             "part_id": (_PARTS,),
-            "not_before": "when the rest of a moved partition is removed, which nobody sees",
+            "not_before": "when the rest of a moved partition is removed, which no call reads",
             "*": (_PARTS,),
         },
         "queen.queues": {

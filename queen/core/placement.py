@@ -87,7 +87,7 @@ class Move(Struct, frozen=True):
     Attributes:
         slot: of the shard to which it goes or has gone.
         state: ``awaited``: it is to come to this database; ``here``: it has come; ``sealed``: it is on its way from
-            this database, and nobody can use it; ``gone``: it is not here any more, or not awaited any more.
+            this database, and no call can use it; ``gone``: it is not here any more, or not awaited any more.
         seq: grows with each change in the database.
     """
 

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from operator import not_
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
@@ -103,8 +104,20 @@ class Context:
         return self
 
     def of_partition(self, _part_id: int) -> "Context":
-        """The context of the database where the partition with a number is."""
+        """The context of the database where the partition with a number is, as far as this worker knows."""
         return self
+
+    async def at_partition(
+        self, _part_id: int, work: "Callable[[Context], Awaitable[T]]", _is_nothing: Callable[[T], bool] = not_
+    ) -> T:
+        """The result of a function on the database where a partition is, also if it moves meanwhile.
+
+        ``is_nothing`` says of a result that it may only mean that the partition is not there.
+
+        Raises:
+            DatabaseUnavailableError: the partition is still on its way.
+        """
+        return await work(self)
 
     def check_settled(self, queue: str | None) -> None:
         """Raises DatabaseUnavailableError while partitions of a queue (``None``: of any) are moved.

@@ -165,7 +165,9 @@ async def _named_by_query(server: Server, req: QueenRequest) -> dict[str, Any]:
         raise BadRequestError(
             "A partition without its queue must be given by id (partitionId of a message)", "partition"
         )
-    found = await server.ask(lambda context: context.of_partition(part_id).database.describe_partitions([part_id]))
+    found = await server.ask(
+        lambda context: context.at_partition(part_id, lambda home: home.database.describe_partitions([part_id]))
+    )
     if not found:
         raise NotFoundError(f"There is no partition with the id {partition}")
     return place_of(found[0].queue, found[0].partition, None, None)

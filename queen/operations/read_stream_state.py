@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from queen.core.errors import BadRequestError
+from queen.engine.handlers.streams import read_state
 from queen.http.access import READ_ONLY
 from queen.http.fields import Required, WithoutNul
 from queen.http.operation import Answer, operation
@@ -77,11 +78,7 @@ async def read_stream_state(server: Server, req: QueenRequest, resp: falcon.asgi
     stream, part_id = numbers_of(body.query_id, body.partition_id)
     keys = [key for key in body.keys or () if "\0" not in key] if body.keys else None
     prefix = _checked_prefix(body.key_prefix)
-    rows = await server.ask(
-        lambda context: context.of_partition(part_id).database.stream_state(
-            stream, part_id, keys, prefix, body.ripe_at_or_before
-        )
-    )
+    rows = await server.ask(lambda context: read_state(context, stream, part_id, keys, prefix, body.ripe_at_or_before))
     if rows is not None and not rows.complete and body.ripe_at_or_before is None:
         raise BadRequestError(_TOO_MUCH, "keys")
     resp.content_type = falcon.MEDIA_JSON

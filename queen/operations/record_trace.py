@@ -82,7 +82,7 @@ async def record_trace(server: Server, req: QueenRequest, resp: falcon.asgi.Resp
         _names(body.trace_names),
     )
     number = await server.ask(
-        lambda context: context.of_partition(trace.key.part_id).administration.traces.record(trace)
+        lambda context: context.at_partition(trace.key.part_id, lambda home: home.administration.traces.record(trace))
     )
     if number is None:
         raise NotFoundError(MESSAGE_NOT_FOUND)

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import not_
 from typing import TypeVar
 
 from queen.core.metrics import WorkerState
 from queen.core.placement import SLOT_BITS, slot_of
 from queen.core.statistics import ClockState
 from queen.engine.context import Context, ignore_notification
+from queen.shards import moves
 from queen.shards.division import FIRST
 from queen.shards.fan_out import ask_all
 from queen.shards.homes import Homes
@@ -48,6 +50,22 @@ class ShardedContext(Context):
 
     def of_partition(self, part_id: int) -> Context:  # noqa: D102
         return self._contexts.get(self._homes.moves.slot(part_id), self._contexts[FIRST])
+
+    async def at_partition(  # noqa: D102
+        self, part_id: int, work: Callable[[Context], Awaitable[T]], is_nothing: Callable[[T], bool] = not_
+    ) -> T:
+        known = self._homes.moves
+        for _attempt in range(moves.ATTEMPTS):
+            home = self.of_partition(part_id)
+            result = await work(home)
+            if not (known.active and is_nothing(result)) or await home.database.describe_partitions([part_id]):
+                return result
+            # It is not there: it was removed, is somewhere else, or is on its way.
+            await self._homes.refresh_moves()
+            if self.of_partition(part_id) is home and not known.is_sealed(part_id):
+                return result
+            await asyncio.sleep(moves.PAUSE_S)
+        raise moves.moving()
 
     def check_settled(self, queue: str | None) -> None:  # noqa: D102
         self._homes.moves.check(queue)

@@ -14,6 +14,14 @@ from queen.engine.context import Context
 
 #: How long after the last change requests are still looked at as during a move, in seconds.
 _CALM_S = 10.0
+#: How often a request is tried again because its partition turned out to be on another shard, or on its way, and the
+#: pause before, in seconds: longer together than a change of the list takes.
+ATTEMPTS, PAUSE_S = 30, 0.25
+
+
+def moving() -> DatabaseUnavailableError:
+    """The error of a request whose partition is on its way."""
+    return DatabaseUnavailableError("The partition is being moved to another database (queen shards move): try again")
 
 
 class Moves:
@@ -51,7 +59,7 @@ class Moves:
         return self._here.get(part_id, slot_of(part_id)) if self._here else slot_of(part_id)
 
     def is_sealed(self, part_id: int) -> bool:
-        """Whether a partition is on its way, and nobody can use it."""
+        """Whether a partition is on its way, and no database serves it."""
         move = self._going.get(part_id)
         return move is not None and move.state == "sealed"
 
@@ -71,9 +79,7 @@ class Moves:
     def check_partitions(self, keys: Collection[tuple[str, str]]) -> None:
         """Raises DatabaseUnavailableError if one of these partitions is being moved: a timer could stay behind."""
         if any((move.queue, move.partition) in keys for move in self._going.values()):
-            raise DatabaseUnavailableError(
-                "The partition is being moved to another database (queen shards move): try again"
-            )
+            raise moving()
 
     async def refresh(self) -> list[Move]:
         """Reads what has changed; returns the partitions that have come to another shard.

@@ -24,6 +24,7 @@ from queen.engine.job import Job
 from queen.engine.job_specs import JobSpec
 from queen.engine.metrics import EngineMetrics
 from queen.log.requests import Acked, Pop, Popped
+from queen.shards import moves
 from queen.shards.beginning import begin, is_known
 from queen.shards.division import Division, divisions
 from queen.shards.following import Following
@@ -33,9 +34,6 @@ from queen.shards.waiting import ack_of, acknowledged
 
 log = logging.getLogger("queen.engine")
 
-#: How often a request is divided again because its partition turned out to belong to another shard, and the pause
-#: before: longer together than a change of the list takes.
-_ATTEMPTS, _PAUSE_S = 30, 0.25
 #: A pop goes on to the next shard if one has not answered for so long; it may have failed.
 _SLOW_S = 0.5
 #: What goes to the shard of a number, not of a name.
@@ -208,7 +206,7 @@ class Router:
         division = self._divisions[kind]
         if attempt:
             self._shards.homes.forget(division.partitions(request))
-            await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(moves.PAUSE_S)
         follows = kind in _OF_LEASES and not attempt and self._shards.homes.moves.active
         following = Following(self._shards.homes.moves, kind, request) if follows else None
         divided = await division.divide(request)
@@ -221,7 +219,7 @@ class Router:
 
     async def _follow(self, kind: JobType, following: Following, result: Any) -> Any:  # noqa: ANN401
         """Repeats what found nothing, because its partition is on its way to another shard, until it is there."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, moves.ATTEMPTS + 1):
             await self._shards.homes.refresh_moves()
             rest = following.rest(result)
             if rest is None:
@@ -238,7 +236,7 @@ class Router:
         except DataRejectedError as problem:
             if not problem.misplaced:
                 raise
-            if attempt == _ATTEMPTS:
+            if attempt == moves.ATTEMPTS:
                 raise DatabaseUnavailableError(_CHANGING) from problem
         return await self._divide(kind, request, attempt + 1)
 

@@ -17,7 +17,7 @@ COMMENT ON TABLE queen.moved_partitions IS
 COMMENT ON COLUMN queen.moved_partitions.queue_id IS 'The number of the queue in this database.';
 COMMENT ON COLUMN queen.moved_partitions.slot IS 'Number of the shard to which it is, or was, moved.';
 COMMENT ON COLUMN queen.moved_partitions.state IS
-'awaited: it is to come here; here: it has come; sealed: it is on its way from here, and nobody can use it; gone: it is there.';
+'awaited: it is to come here; here: it has come; sealed: it is on its way from here, and no call can use it; gone: it is there.';
 COMMENT ON COLUMN queen.moved_partitions.seq IS 'A new one at each change: workers read what has changed.';
 COMMENT ON COLUMN queen.moved_partitions.contents IS
 'While it is sealed: its cursors, timers and schedules, and when it was sealed.';

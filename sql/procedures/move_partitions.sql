@@ -30,7 +30,7 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION queen.read_moves_v1 IS 'Partitions that are, or were, moved from or to this database.';
 
--- Purpose:   step 1, at the target: from here on nobody makes a partition of this name here.
+-- Purpose:   step 1, at the target: from here on no call makes a partition of this name here.
 -- Returns:   awaited; here: it has come already; or what is in the way.
 -- Locks:     the queue FOR UPDATE, for which calls that make partitions wait.
 -- Writes:    moved_partitions; what an earlier stay of the partition has left is removed.
@@ -289,7 +289,7 @@ END;
 COMMENT ON FUNCTION queen.find_taken_keys_v1 IS 'A key of a timer or schedule that a queue has here already.';
 
 -- Purpose:   step 5, at the source: the partition is at the target, or its queue was deleted. What it has left is removed
---            in the background: at once what nobody can see, and after an hour its log.
+--            in the background: at once what no call can see, and after an hour its log.
 CREATE OR REPLACE FUNCTION queen.forget_partition_v1(p_part bigint) RETURNS void
 LANGUAGE sql
 BEGIN ATOMIC

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from spec.guarantees import Level, checks
+from tests.support.api import Api
 from tests.support.processes import Server, run
 from tests.support.shards import drain, items, new_databases, push, serving_shards, slot, urls
+from tests.support.streams import Streams, cycle_of
 
 NAMES = ("a", "b")
 
@@ -91,6 +93,43 @@ async def test_a_long_poll_gets_what_becomes_visible_after_a_move(
     found = [message["partition"] for answer in await asyncio.gather(*waiting) for message in answer.json()["messages"]]
     found += [message["partition"] for message in await drain(api, "late", wait="true", timeout=5000)]
     assert sorted(found) == partitions
+
+
+@checks("G-SHARD-8", "G-STR-1", level=Level.LIVE)
+async def test_a_stream_goes_on_while_its_partitions_move(databases: dict[str, str], api: httpx.AsyncClient) -> None:
+    """Each message is counted once: its ack and the new state are stored together, on either side of the move."""
+    await api.post("/api/v1/configure", json={"queue": "orders", "options": {"leaseTime": 3, "retryLimit": 100}})
+    partitions = [f"p{number}" for number in range(8)]
+    await push(api, items("orders", *partitions, each=40))
+    streams, sums, places = Streams(Api(api)), dict[str, int](), dict[str, str]()
+    query_id = (await streams.register("sums", "orders"))["query_id"]
+
+    async def count() -> None:
+        query = {"consumerGroup": "streams.sums", "batch": 3, "wait": "true", "timeout": 1000}
+        while sums != dict.fromkeys(partitions, sum(range(40))):
+            answer = await api.get("/api/v1/pop/queue/orders", params=query)
+            if answer.status_code != 200:
+                continue
+            messages = answer.json()["messages"]
+            part, partition = messages[0]["partitionId"], messages[0]["partition"]
+            places[partition] = part
+            known = (await streams.state(query_id, part)).get("sum", 0)
+            new = known + sum(message["data"]["n"] for message in messages)
+            upsert = {"type": "upsert", "key": "sum", "value": new}
+            _, done = await streams.post(
+                "cycle", {"query_id": query_id, "partition_id": part, **cycle_of(messages, [upsert])}
+            )
+            if done.get("success"):
+                sums[partition] = new
+
+    counting = [asyncio.create_task(count()) for _ in range(3)]
+    await asyncio.to_thread(command, databases, "drain", "b")
+    moved = await asyncio.to_thread(command, databases, "move", "--from", "b")
+    assert moved["partitions"] > 0
+    async with asyncio.timeout(240):
+        await asyncio.gather(*counting)
+    for partition, part in places.items():
+        assert await streams.state(query_id, part) == {"sum": sums[partition]}
 
 
 async def test_only_what_is_wanted_moves(databases: dict[str, str], api: httpx.AsyncClient) -> None:

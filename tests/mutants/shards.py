@@ -126,6 +126,12 @@ SHARDS: tuple[Mutant, ...] = (
     ),
     mutant(
         "G-SHARD-8",
+        "the state of a stream reads as empty while its partition moves",
+        ("queen/shards/context.py", "known.active and is_nothing(result)", "False"),
+        tests=MOVES,
+    ),
+    mutant(
+        "G-SHARD-8",
         "an ack does not follow its partition",
         (FOLLOWING, "            if sealed or slot != self._asked[number]:\n", "            if False:\n"),
         tests=MOVES,

@@ -1,4 +1,4 @@
-"""What belongs to a partition is the same after it has moved; while it is on its way, nobody can use it."""
+"""What belongs to a partition is the same after it has moved; while it is on its way, no database serves it."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 from queen.core.errors import QueenError
 from queen.postgres import moves
-from queen.shards import router
+from queen.shards import moves as shard_moves
 from spark_validation.log.flaws import QUERIES
 from spec import model
 from spec.guarantees import Level, checks
@@ -81,8 +81,8 @@ def made(postgres: str) -> Iterator[MovingBroker]:
 @pytest.fixture
 def broker(made: MovingBroker, monkeypatch: pytest.MonkeyPatch) -> MovingBroker:
     """On the first database a partition with everything that one can have; the list places it on the second one."""
-    monkeypatch.setattr(router, "_PAUSE_S", 0.0)
-    monkeypatch.setattr(router, "_ATTEMPTS", 2)
+    monkeypatch.setattr(shard_moves, "PAUSE_S", 0.0)
+    monkeypatch.setattr(shard_moves, "ATTEMPTS", 2)
     made.reset_list()
     made.reset()
     made.set_clock(0.0)
@@ -147,7 +147,7 @@ def test_an_interrupted_move_is_ended(broker: MovingBroker, step: str) -> None:
 
 
 @checks("G-SHARD-8", level=Level.MODEL)
-def test_nobody_uses_a_partition_on_its_way(broker: MovingBroker) -> None:
+def test_no_database_serves_a_partition_on_its_way(broker: MovingBroker) -> None:
     """Neither database takes a push, delivers a message, or makes the partition anew."""
     broker.begin_move(LANE)
     judge(broker)
@@ -280,3 +280,35 @@ def test_too_many_timers_are_waited_for(broker: MovingBroker, timers: int, chars
     )  # fmt: skip
     with pytest.raises(moves.BusyError, match="100,000 timers and delayed messages, or 64 MB"):
         broker.begin_move(LANE)
+
+
+def register_stream(broker: MovingBroker) -> None:
+    """Makes the stream of the partition's state known to all databases."""
+    for name in NAMES:
+        broker.query_one(
+            name,
+            "INSERT INTO queen.streams (id, name, source_queue, config_hash, created_at, registered_at)"
+            " OVERRIDING SYSTEM VALUE VALUES (1, 's', $1, 'h', now(), now()) ON CONFLICT DO NOTHING",
+            QUEUE,
+        )
+
+
+@checks("G-SHARD-8", "G-STR-1", level=Level.MODEL)
+def test_the_state_of_a_stream_is_never_read_as_empty(broker: MovingBroker) -> None:
+    """A worker that finds no state begins anew, and overwrites it."""
+    register_stream(broker)
+    assert broker.state(1) == {"k": {"n": 1}}
+    broker.begin_move(LANE)
+    with pytest.raises(QueenError, match="being moved"):
+        broker.state(1)
+    broker.end_moves()
+    assert broker.state(1) == {"k": {"n": 1}}
+    broker.move_back(LANE, "a")
+    assert broker.state(1) == {"k": {"n": 1}}
+
+
+@checks("G-SHARD-8", "G-STR-1", level=Level.MODEL)
+def test_the_state_of_a_stream_is_found_before_the_worker_hears_of_the_move(broker: MovingBroker) -> None:
+    register_stream(broker)
+    broker.move_unnoticed(LANE)
+    assert broker.state(1) == {"k": {"n": 1}}

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
-from queen.shards import router
+from queen.shards import moves as shard_moves
 from spec import model
 from spec.guarantees import Level, checks
 from spec.model.state import Lane, put_cursor
@@ -61,7 +61,7 @@ def broker(postgres: str) -> Iterator[MovingBroker]:
 
 @checks("G-SHARD-8", level=Level.MODEL)
 def test_partitions_move_and_nobody_sees_it(broker: MovingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(router, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(shard_moves, "PAUSE_S", 0.0)
     MovesAgainstModel.broker = broker
     run_state_machine_as_test(
         MovesAgainstModel,

@@ -1,5 +1,6 @@
 """Engines over several databases between which partitions move."""
 
+import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
@@ -8,6 +9,7 @@ from msgspec import structs
 
 from queen.core.job_type import JobType
 from queen.core.placement import Shard, ShardList
+from queen.engine.handlers.streams import read_state
 from queen.log.requests import RenewLease
 from queen.postgres import moves, shard_list
 from queen.postgres.dsn import parse
@@ -132,6 +134,11 @@ class MovingBroker(ShardedBroker):
     def renew(self, lease: str) -> int:
         """Extends a lease; how many cursors it holds."""
         return int(self._run(self._ask(JobType.RENEW_LEASE, RenewLease(lease, 60))).cursors)
+
+    def state(self, stream: int) -> dict[str, Any]:
+        """The state of a stream in the partition, as its worker reads it."""
+        found = self._run(read_state(self._context, stream, self.part_id, None, None, None))
+        return {row.key: json.loads(row.value) for row in found.rows}
 
     def end_moves(self) -> list[Left]:
         """Ends what has begun; what could not be ended."""

@@ -1,5 +1,7 @@
 """Releases leases whose messages never reached a consumer, as if they had never been delivered."""
 
+from uuid import UUID
+
 from queen.core.errors import DatabaseUnavailableError, TooSlowError
 from queen.engine.context import Context
 from queen.engine.ports import Notification
@@ -15,12 +17,14 @@ async def give_back(context: Context, popped: Popped, group: str) -> None:
     homes = {id(home): home for home in at}
     try:
         for home in homes.values():
-            await home.with_retries(
-                lambda _again, home=home: home.past_locks(lambda: home.database.release_leases([lease]))  # type: ignore[misc]
-            )
+            await _release(home, lease)
     finally:
         for claim in popped.claims:
             context.notify(Notification(claim.queue, 1, group))
+
+
+async def _release(home: Context, lease: UUID) -> None:
+    await home.with_retries(lambda _again: home.past_locks(lambda: home.database.release_leases([lease])))
 
 
 async def give_back_orphans(context: Context) -> None:

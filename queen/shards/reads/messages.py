@@ -84,7 +84,7 @@ class MessagesOfAll:
 
     async def get(self, key: MessageKey) -> MessageDetail | None:
         """A message, from the database that has it."""
-        return await self._context.of_partition(key.part_id).administration.messages.get(key)
+        return await self._context.at_partition(key.part_id, lambda home: home.administration.messages.get(key))
 
 
 class DeadLettersOfAll:
@@ -115,7 +115,9 @@ class DeadLettersOfAll:
 
     async def find_newest(self, key: MessageKey) -> DeadLetter | None:
         """The newest dead letter of a message."""
-        return await self._context.of_partition(key.part_id).administration.dead_letters.find_newest(key)
+        return await self._context.at_partition(
+            key.part_id, lambda home: home.administration.dead_letters.find_newest(key)
+        )
 
     async def summarize(self, queue: str | None) -> tuple[int, list[tuple[str, int]]]:
         """Partitions with dead letters, and the commonest errors of those that each database names."""

@@ -20,7 +20,9 @@ class TracesOfAll:
 
     async def of_message(self, key: MessageKey, limit: int, offset: int) -> list[TraceRow]:
         """Traces of a message, oldest first."""
-        return await self._context.of_partition(key.part_id).administration.traces.of_message(key, limit, offset)
+        return await self._context.at_partition(
+            key.part_id, lambda home: home.administration.traces.of_message(key, limit, offset)
+        )
 
     async def of_name(self, name: str, limit: int, offset: int) -> list[TraceRow]:
         """Traces of a name, oldest first."""
