@@ -22,7 +22,7 @@ from bench.load.target import Target as Server
 from bench.load.target import started
 from bench.messages import Call, MessageSource
 from bench.meter import Taken
-from bench.scenario import PUSH, TAKE, Progress, Sample, Scenario
+from bench.scenario import PUSH, TAKE, MismatchError, Progress, Sample, Scenario
 from bench.segments import Segments
 from queen.core.job_type import JobType
 
@@ -171,11 +171,17 @@ class _Http(Struct, frozen=True):
     backlog: int | None
 
     async def measured(self, work: Work, number: int) -> Taken:
-        """One run of k6, with as many virtual users as the engine had clients."""
+        """One run of k6, with as many virtual users as the engine had clients.
+
+        Raises:
+            MismatchError: not one message was answered.
+        """
         [load] = scenarios.chosen([f"{_SCRIPTS[work.operation]}-{work.batch}"])
         settings = {"VUS": str(work.clients)} | ({} if self.backlog is None else {"BACKLOG": str(self.backlog)})
         plan = runner.Plan([load], [self.server], 1, settings, self.seconds, f"{number}-{work.clients}")
         [found] = [each async for each in runner.run(plan, self.folder, lambda _what, _done: None)]
+        if not found.messages:
+            raise MismatchError(f"{load.name}: not one message was answered in {self.seconds} s")
         # The rate is that of all answers; CPU is sampled each second, and not in a short run.
         cpu = {part: None if (us := found.part_us(part)) is None else us * found.messages / 1e6 for part in found.cpu}
         return Taken(found.messages, found.seconds, cpu.get("server"), cpu.get("postgres"))
@@ -196,6 +202,6 @@ SCENARIO = Scenario(
     "postgres",
     measure,
     Settings,
-    smoke={"seconds": 0.05, "runs": 1, "backlog": 2_000, "shapes": ((10, 4),), "http_s": 2, "http_backlog": 2_000},
+    smoke={"seconds": 0.05, "runs": 1, "backlog": 2_000, "shapes": ((10, 4),), "http_s": 5, "http_backlog": 2_000},
     ratios=(("engine", "procedures"), ("HTTP", "engine")),
 )

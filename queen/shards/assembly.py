@@ -76,6 +76,11 @@ class Workshop:
             self._lane_stores[shard.slot] = done.lane_store
             done.lane_store.elsewhere = self._rerouting.store
 
+    def lacks_some(self, shards: ShardList) -> bool:
+        """Whether a shard is not built yet that could be."""
+        named = dict(self._settings.database.shards)
+        return any(shard.slot not in self.assembled and shard.name in named for shard in shards.in_use)
+
     async def build_new(self, shards: ShardList) -> None:
         """Builds what is missing for a new list. What cannot be built is tried again."""
         for shard in shards.in_use:
@@ -115,8 +120,10 @@ async def _look(workshop: Workshop) -> None:
     known = newest(list(lists.values()))
     if known is None:
         return
-    if (known.version, known.opened) > (homes.shards.version, homes.shards.opened):
+    newer = (known.version, known.opened) > (homes.shards.version, homes.shards.opened)
+    if newer or workshop.lacks_some(known):
         await workshop.build_new(known)
+    if newer:
         homes.shards = known
         remember(workshop.spools, known)
     await workshop.tell(known, [slot for slot, each in lists.items() if each != known])

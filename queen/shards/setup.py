@@ -1,8 +1,10 @@
 """The list of shards: made at the first start, stored in every database, and changed in two steps."""
 
 import asyncio
+import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +20,8 @@ from queen.postgres.shard_list import Stored
 
 if TYPE_CHECKING:
     import asyncpg
+
+log = logging.getLogger("queen.shards")
 
 #: The list as this machine knew it last, in the folder of the spools: for a start while all databases are down.
 _FILE = "shards.json"
@@ -58,20 +62,19 @@ async def prepare(targets: Mapping[str, Target], folder: Path) -> ShardList:
 
     Raises:
         SettingError: the names contradict the list.
-        DatabaseUnavailableError: none is reachable and this machine does not know the list, or it is the first start
-            and one is unreachable.
+        DatabaseUnavailableError: one is unreachable, and neither the others nor this machine know the list.
         DatabaseSetupError: a database is another shard than its name says.
     """
     stored, missing = await look(targets)
-    known = newest([each.shards for each in stored.values()])
-    if known is None and len(missing) == len(targets):
-        known = _remembered(folder)
-    if known is None:
-        if missing:
-            raise next(iter(missing.values()))
-        known = first_list(list(targets), [name for name, each in stored.items() if each.populated])
+    found = newest([each.shards for each in stored.values()]) or (_remembered(folder) if missing else None)
+    if found is None and missing:
+        raise next(iter(missing.values()))
+    known = found or first_list(list(targets), [name for name, each in stored.items() if each.populated])
     check_names(known, targets)
-    await _store(known, {name: targets[name] for name in stored})
+    for name in stored:
+        # A database that fails just now learns the list from the workers, when it is up again; not the first list.
+        with suppress(*(() if found is None else (DatabaseUnavailableError,))):
+            await _store(known, {name: targets[name]})
     remember(folder, known)
     return known
 
@@ -161,10 +164,17 @@ def check_names(shards: ShardList, names: Mapping[str, object]) -> None:
 
 
 def remember(folder: Path, known: ShardList) -> None:
-    """Keeps the list on this machine."""
-    new = folder / f"{_FILE}.new"
-    new.write_bytes(msgspec.json.encode(known))
-    new.rename(folder / _FILE)
+    """Keeps the list on this machine, unless its disk is full; the workers do so at the same time."""
+    if known == _remembered(folder):
+        return
+    new = folder / f"{_FILE}.{os.getpid()}"
+    try:
+        new.write_bytes(msgspec.json.encode(known))
+        new.replace(folder / _FILE)
+    except OSError as problem:
+        log.warning("The list of databases could not be kept on this machine: %s", problem)
+        with suppress(OSError):
+            new.unlink()
 
 
 def _remembered(folder: Path) -> ShardList | None:

@@ -93,7 +93,7 @@ def claim(given: str, data_dir: str, installation: UUID) -> Path:
 
 
 def _mark(path: Path, installation: UUID) -> None:
-    new = path / f"{_INSTALLATION}.new"
+    new = path / f"{_INSTALLATION}.{os.getpid()}"  # workers may do so at the same time
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _MODE), "w") as file:  # noqa: PTH123 - it has a mode
         file.write(f"{installation}\n")
         file.flush()

@@ -20,7 +20,9 @@ def settings(number: int, ports: list[int]) -> dict[str, str]:
 
 
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", level=Level.FAULTS)
-@pytest.mark.parametrize("peers", [True, False], ids=["udp", "notify"])
+@pytest.mark.parametrize(
+    "peers", [pytest.param(True, id="udp"), pytest.param(False, id="notify", marks=pytest.mark.nightly)]
+)
 def test_instances_killed_and_added_under_load_no_loss_no_duplicates_in_order(postgres: str, peers: bool) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")

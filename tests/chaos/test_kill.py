@@ -62,8 +62,13 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+def usually(what: str) -> list[Any]:
+    """The name of each fault, as parameters of a test: this one always, the others at night."""
+    return [what, *(pytest.param(other, marks=pytest.mark.nightly) for other in FAULTS if other != what)]
+
+
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", "G-ACK-8", level=Level.FAULTS)
-@pytest.mark.parametrize("what", FAULTS)
+@pytest.mark.parametrize("what", usually("the postmaster"))
 def test_killing_processes_under_load_no_loss_no_duplicates_in_order(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")

@@ -140,7 +140,9 @@ async def stored(dsn: str) -> dict[int, list[int]]:
     return {place: [row["number"] for row in rows if row["partition"] == place] for place in range(4)}
 
 
-@pytest.mark.parametrize("mode", ["names", "journal", "nothing"])
+@pytest.mark.parametrize(
+    "mode", ["names", *(pytest.param(mode, marks=pytest.mark.nightly) for mode in ("journal", "nothing"))]
+)
 @checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", level=Level.FAULTS)
 def test_the_spool_keeps_what_was_answered(program: Path, folder: Path, postgres: Pair, mode: Mode) -> None:
     spool = folder / "spool"

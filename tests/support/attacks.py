@@ -32,12 +32,14 @@ class Witness:
         seconds: what each push took.
         statuses: how each was answered.
         resident: the most bytes that a worker had in memory.
+        regions: the largest regions of its memory then, in MiB, with their kinds.
     """
 
     server: Server
     seconds: list[float] = field(default_factory=list)
     statuses: set[int | str] = field(default_factory=set)
     resident: int = 0
+    regions: list[tuple[int, str]] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
 
     def pushes(self, count: int) -> None:
@@ -53,12 +55,21 @@ class Witness:
             self._push(kept)
             with closing(self.server.connection(PATIENCE_S)) as fresh:
                 self._push(fresh)
-            self.resident = max([self.resident, *(_resident(worker) for worker in workers)])
+            for worker in workers:
+                self._measure(worker)
         kept.close()
 
     def end(self) -> None:
         """Ends ``run``."""
         self._over.set()
+
+    def _measure(self, worker: psutil.Process) -> None:
+        with suppress(psutil.NoSuchProcess):
+            resident = int(worker.memory_info().rss)
+            if resident > max(self.resident, RESIDENT_BYTES_MAX):
+                regions = ((each.rss >> 20, each.path) for each in worker.memory_maps(grouped=False))
+                self.regions = sorted(regions, reverse=True)[:100]
+            self.resident = max(self.resident, resident)
 
     def _push(self, connection: http.client.HTTPConnection) -> None:
         body = json.dumps({"items": [{"queue": "witness", "payload": {"n": len(self.seconds)}}]})
@@ -72,12 +83,6 @@ class Witness:
             self.statuses.add(repr(problem))
             connection.close()
         self.seconds.append(time.monotonic() - began)
-
-
-def _resident(worker: psutil.Process) -> int:
-    with suppress(psutil.NoSuchProcess):
-        return int(worker.memory_info().rss)
-    return 0
 
 
 @contextmanager
@@ -99,7 +104,7 @@ def witnessed(server: Server) -> Iterator[Witness]:
     )
     assert witness.statuses == {201}, witness.statuses
     assert max(witness.seconds) < PUSH_S_MAX
-    assert witness.resident < RESIDENT_BYTES_MAX
+    assert witness.resident < RESIDENT_BYTES_MAX, witness.regions
     assert server.workers() == before, "gunicorn has replaced a worker"
 
 

@@ -111,13 +111,19 @@ def run(*arguments: str, patience: float = PATIENCE_S, **variables: str) -> subp
 
 @dataclass
 class Server:
-    """A ``queen serve``; ``output`` is the file with all that it and its children print."""
+    """A ``queen serve``.
+
+    Attributes:
+        output: the file with all that it and its children print.
+        last_health: what it answered, when it was last asked whether it is settled.
+    """
 
     process: subprocess.Popen[bytes]
     port: int
     data_dir: Path
     output: Path
     given_dsn: str | None = None
+    last_health: str = ""
     _last_lines: str = ""
 
     def __post_init__(self) -> None:
@@ -168,8 +174,10 @@ class Server:
         """The worker that answers so, if one does: every database is connected, and nothing waits in the spool."""
         try:
             status, body = self.request("GET", "/health")
-        except (OSError, http.client.HTTPException):
+        except (OSError, http.client.HTTPException) as problem:
+            self.last_health = repr(problem)
             return set()
+        self.last_health = str(body)
         spool, databases = body["spool"], body.get("databases", {})
         waits = spool["spooling"] or spool["held_partitions"] or "disconnected" in databases.values()
         return {body["worker_id"]} if status == 200 and not waits else set()

@@ -296,7 +296,10 @@ class World:
                 return bool(workers := self.server.workers()) and workers <= well
             return False
 
-        await until(is_well, "healthy workers with an empty spool", 2 * PATIENCE_S)
+        try:
+            await until(is_well, "healthy workers with an empty spool", 2 * PATIENCE_S)
+        except AssertionError as problem:
+            raise AssertionError(f"{problem}; the last answer: {self.server.last_health}") from None
 
 
 @asynccontextmanager
