@@ -12,6 +12,7 @@ import pytest
 
 from spec.guarantees import Level, checks
 from tests.support.clock import eventually
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server, open_folder, serving
 from tests.support.traffic import Traffic
 
@@ -62,13 +63,8 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def usually(what: str) -> list[Any]:
-    """The name of each fault, as parameters of a test: this one always, the others at night."""
-    return [what, *(pytest.param(other, marks=pytest.mark.nightly) for other in FAULTS if other != what)]
-
-
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", "G-ACK-8", level=Level.FAULTS)
-@pytest.mark.parametrize("what", usually("the postmaster"))
+@pytest.mark.parametrize("what", mostly_at_night(FAULTS, ["the postmaster"]))
 def test_killing_processes_under_load_no_loss_no_duplicates_in_order(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")

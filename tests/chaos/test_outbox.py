@@ -14,10 +14,11 @@ import pytest
 
 from queen.embedded.server import EmbeddedPostgres
 from spec.guarantees import Level, checks
-from tests.chaos.test_kill import FAULTS, keep_killing, usually
+from tests.chaos.test_kill import FAULTS, keep_killing
 from tests.mutants.mutant import mutant
 from tests.mutants.run import mutated
 from tests.support.clock import eventually
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import PATIENCE_S, Server, open_folder, serving
 from tests.support.servers import serving_database
 from tests.support.standby import Pair, pair
@@ -74,7 +75,7 @@ class Shop:
 
 
 @checks("G-OUT-1", "G-OUT-2", level=Level.FAULTS)
-@pytest.mark.parametrize("what", usually("the postmaster"))
+@pytest.mark.parametrize("what", mostly_at_night(FAULTS, ["the postmaster"]))
 def test_the_log_has_exactly_what_was_committed(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")

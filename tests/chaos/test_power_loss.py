@@ -12,6 +12,7 @@ import pytest
 
 from spec.guarantees import Level, checks
 from tests.support import power_loss
+from tests.support.nightly import mostly_at_night
 from tests.support.outage import wait_until_drained
 from tests.support.power_loss import LossyDisk, Mode, compiled, lossy_disk
 from tests.support.processes import Server, open_folder, wait_until
@@ -140,9 +141,7 @@ async def stored(dsn: str) -> dict[int, list[int]]:
     return {place: [row["number"] for row in rows if row["partition"] == place] for place in range(4)}
 
 
-@pytest.mark.parametrize(
-    "mode", ["names", *(pytest.param(mode, marks=pytest.mark.nightly) for mode in ("journal", "nothing"))]
-)
+@pytest.mark.parametrize("mode", mostly_at_night(["names", "journal", "nothing"], ["names"]))
 @checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", level=Level.FAULTS)
 def test_the_spool_keeps_what_was_answered(program: Path, folder: Path, postgres: Pair, mode: Mode) -> None:
     spool = folder / "spool"

@@ -10,7 +10,8 @@ from spec.conformance.http import Server as Endpoint
 from spec.conformance.simple_mq.workload import Size, Workload
 from spec.guarantees import Level, checks
 from spec.simple_mq_history import SimpleMqHistory
-from tests.chaos.test_kill import FAULTS, Fault, usually
+from tests.chaos.test_kill import FAULTS, Fault
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server, open_folder, serving
 
 
@@ -26,7 +27,7 @@ def judge(history: SimpleMqHistory, seed: int) -> None:
 
 
 @checks("G-SMQ-1", "G-SMQ-4", "G-SMQ-7", "G-SMQ-8", level=Level.FAULTS)
-@pytest.mark.parametrize("what", usually("a worker"))
+@pytest.mark.parametrize("what", mostly_at_night(FAULTS, ["a worker"]))
 def test_killing_processes_loses_nothing_and_keeps_the_count(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from spec.guarantees import Level, checks
-from tests.chaos.test_kill import FAULTS, usually
+from tests.chaos.test_kill import FAULTS
 from tests.support.api import Api, open_client
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import PATIENCE_S, Server, open_folder, serving
 
 _PARTITIONS, _MESSAGES = 6, 150
@@ -98,7 +99,7 @@ class Consumers:
 
 
 @checks("G-SQL-1", level=Level.FAULTS)
-@pytest.mark.parametrize("what", usually("back ends"))
+@pytest.mark.parametrize("what", mostly_at_night(FAULTS, ["back ends"]))
 def test_the_table_has_each_message_once(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")

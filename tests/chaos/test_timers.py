@@ -12,8 +12,9 @@ import pytest
 from msgspec import Struct
 
 from spec.guarantees import Level, checks
-from tests.chaos.test_kill import FAULTS, keep_killing, usually
+from tests.chaos.test_kill import FAULTS, keep_killing
 from tests.support.clock import eventually
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import PATIENCE_S, Server, open_folder, serving
 
 _CLIENTS = 4
@@ -84,7 +85,7 @@ class Clients:
 
 
 @checks("G-TIM-1", "G-TIM-2", level=Level.FAULTS)
-@pytest.mark.parametrize("what", usually("a worker"))
+@pytest.mark.parametrize("what", mostly_at_night(FAULTS, ["a worker"]))
 def test_each_timer_fires_once_in_its_turn(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")

@@ -11,7 +11,8 @@ from spec.conformance.http import Server as Address
 from spec.conformance.workload import Size, Workload
 from spec.guarantees import Level, checks
 from spec.history import History, to_line
-from tests.chaos.test_kill import FAULTS, Fault, usually
+from tests.chaos.test_kill import FAULTS, Fault
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import PATIENCE_S, Server, open_folder, serving, wait_until
 
 SIZE = Size(producers=4, consumers=8, pushes=60)
@@ -63,7 +64,7 @@ async def run(server: Server, fault: Fault, seed: int) -> History:
     "G-GRP-1",
     level=Level.FAULTS,
 )
-@pytest.mark.parametrize("what", usually("a worker"))
+@pytest.mark.parametrize("what", mostly_at_night(FAULTS, ["a worker"]))
 def test_histories_are_linearizable_while_processes_are_killed(what: str) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}, killed: {what}")

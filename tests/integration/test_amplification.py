@@ -26,6 +26,7 @@ from tests.support.attacks import (
     send_what_is_taken,
     witnessed,
 )
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server
 from tests.support.sockets import open_socket
 from tests.support.streams import Streams, upsert
@@ -157,6 +158,7 @@ def test_large_batches_for_websockets_that_are_not_read_hold_no_memory(server: S
         others.pushes(1500)
 
 
+@pytest.mark.nightly
 def test_what_long_polls_were_answered_is_not_kept_until_they_would_have_ended(
     server: Server, http: httpx.Client
 ) -> None:
@@ -273,11 +275,11 @@ FLOODS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_a_flood_of_frames_stops_no_others_and_holds_no_memory(server: Server, flood: bytes) -> None:
+@pytest.mark.parametrize("name", mostly_at_night(FLOODS, ["acks"]))
+def test_a_flood_of_frames_stops_no_others_and_holds_no_memory(server: Server, name: str) -> None:
     with witnessed(server) as others, sockets(server, 100) as clients:
         for client in clients:
-            send_what_is_taken(client, [flood])
+            send_what_is_taken(client, [FLOODS[name]])
         others.pushes(200)
 
 

@@ -19,11 +19,13 @@ from bench.scenarios import SCENARIOS
 from queen.cli.main import app
 from queen.sqs.model import actions as known_actions
 from spec.checkers import all_checkers
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server, run
 
 NOWHERE = "postgresql://x@127.0.0.1:1/x"
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 ON_POSTGRES = [scenario.name for scenario in SCENARIOS if scenario.needs == "postgres"]
+ALL = [*ON_POSTGRES, "checkers", "sqs"]
 
 
 class Smoked:
@@ -63,7 +65,7 @@ def smoke(scenario: Scenario) -> Any:
     return scenario.settings(**scenario.smoke)
 
 
-@pytest.mark.parametrize("name", [*ON_POSTGRES, "checkers", "sqs"])
+@pytest.mark.parametrize("name", mostly_at_night(ALL, {*ALL} - {"growth", "waiters"}))
 def test_what_was_measured_is_told_and_judged(smoked: Smoked, name: str) -> None:
     scenario, (results, printed) = BY_NAME[name], smoked(name)
     session = results.session
@@ -159,6 +161,7 @@ def test_without_http_no_server_is_started(smoked: Smoked) -> None:
     assert smoked("engine", "--no-http")[0].sides == ["procedures", "engine"]
 
 
+@pytest.mark.nightly
 def test_full_systems_are_measured_beside_the_empty_one(smoked: Smoked) -> None:
     settings, (results, _) = smoke(BY_NAME["growth"]), smoked("growth")
     for name in ("2,000 messages", "200 partitions", "3 groups"):
@@ -238,6 +241,7 @@ def test_retention_removes_what_it_should_and_both_sides_are_told(smoked: Smoked
         assert len(results.values(case, "p99 ms", "beside retention / quiet")) == settings.runs
 
 
+@pytest.mark.nightly
 def test_every_long_poll_is_answered_as_it_should_be(smoked: Smoked) -> None:
     results, _ = smoked("waiters")
     cases = [case for case, figure in results.figures if figure == "cases"]
@@ -334,6 +338,7 @@ async def ordinary(postgres: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("name", ["growth", "listing", "retention"])
+@pytest.mark.nightly
 def test_an_ordinary_user_is_enough(ordinary: str, name: str) -> None:
     done = run("bench", name, "--smoke", "--dsn", ordinary, patience=300)
     assert done.returncode == 0, done.stderr

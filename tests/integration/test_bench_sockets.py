@@ -55,6 +55,7 @@ def test_two_servers_take_turns(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="RabbitMQ is not installed")
+@pytest.mark.nightly
 def test_queen_and_rabbitmq_take_turns(server: Server, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{server.port}"
     with open_folder() as folder, serving_rabbitmq(folder) as broker:

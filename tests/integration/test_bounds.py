@@ -402,6 +402,7 @@ def test_the_spool_is_written_and_replayed_beside_900_connections(narrow: Server
 
 
 @pytest.mark.parametrize("worker_class", ["asgi", "gthread"])
+@pytest.mark.nightly
 def test_other_worker_classes_bound_heads(server: Server, worker_class: str) -> None:
     with open_folder() as folder:
         options = ("--workers", "1", "--worker-class", worker_class)

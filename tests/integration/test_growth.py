@@ -16,6 +16,7 @@ from spec.guarantees import Level, checks
 from tests.support.growth.cases import SHAPES
 from tests.support.growth.measure import Case, Figures, Growth, Measurer, Shape, measurer
 from tests.support.growth.world import template
+from tests.support.nightly import mostly_at_night
 
 OLD = Path(__file__).parents[1] / "mutants" / "growth"
 
@@ -83,7 +84,7 @@ MEETS = {
 
 
 @checks("G-COST-1", level=Level.LIVE)
-@pytest.mark.parametrize("name", MEETS)
+@pytest.mark.parametrize("name", mostly_at_night(MEETS, ["ack", "size"]))
 def test_an_old_version_that_grows_too_fast_is_noticed(worlds: Worlds, name: str) -> None:
     """Each of these stopped an instance for everybody once."""
     [(shape, case)] = [(shape, case) for shape, case in CASES if (shape.name, case.name) == MEETS[name]]

@@ -255,6 +255,7 @@ def popped(http: httpx.Client, queue: str, number: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.skipif(not RABBITMQ.exists(), reason="RabbitMQ is not installed here")
+@pytest.mark.nightly
 def test_migration_from_rabbitmq(server: Server, tmp_path: Path) -> None:
     pika = pytest.importorskip("pika", reason="pika is not installed here")
     names = migration(server, tmp_path, "from_rabbitmq.py")
