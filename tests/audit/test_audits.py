@@ -50,6 +50,7 @@ def test_exactly_what_was_planted_is_found(planted, name):
         assert offset is None or there[audit][0].offset == offset, there[audit]
 
 
+@pytest.mark.nightly
 def test_joins_with_too_many_rows_for_a_broadcast_say_the_same(spark, planted, monkeypatch):
     monkeypatch.setattr(tables.columns, "_BROADCAST_ROWS", 0)
     shuffled = run(inputs(spark, planted.rows), max_evidence=10_000)

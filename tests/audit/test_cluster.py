@@ -18,6 +18,9 @@ from tests.audit.faults import ordinary
 from tests.support.processes import clean_environment, free_port, run, wait_until
 from tests.support.servers import create_database, drop_database
 
+#: All of it takes minutes.
+pytestmark = pytest.mark.nightly
+
 PATIENCE_S = 300.0
 PROGRAM = Path(pyspark.__path__[0]) / "bin" / "spark-class"
 

@@ -81,6 +81,7 @@ def test_every_column_has_an_entry(world: World):
     assert {table: {*entries} - {ROW} for table, entries in COLUMNS.items()} == {t: found[t] for t in COLUMNS}
 
 
+@pytest.mark.nightly
 def test_a_wrong_value_in_a_journal_is_noticed(world: World):
     """Of each field and type of damage at three places; in copies of the whole world, side by side."""
     rows, taken_at = read(world.dsn, world.calls)
@@ -103,6 +104,7 @@ def test_a_wrong_value_in_a_journal_is_noticed(world: World):
     assert [field for field, audits in unseen.items() if not audits] == [], f"seed {SEED}"
 
 
+@pytest.mark.nightly
 def test_a_wrong_value_in_the_database_is_noticed(world: World):
     """By one of the audits that the table names, for some types of damage to each column."""
     copies, what = {}, {}

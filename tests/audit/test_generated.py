@@ -10,11 +10,12 @@ from spark_validation.archive.folder import open_filled
 from spark_validation.audits import all_audits
 from spark_validation.journal.files import open_journal
 from tests.audit import second
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import run as cli
 from tests.support.runs import Tables
 
 
-@pytest.mark.parametrize("hot", [0.0, 0.3])
+@pytest.mark.parametrize("hot", mostly_at_night([0.0, 0.3], [0.3]))
 def test_a_generated_run_is_valid(tmp_path, monkeypatch, hot):
     monkeypatch.setattr(generator, "A_CALL", 10)
     monkeypatch.setattr(generator, "A_FILE", 1_000)

@@ -186,6 +186,7 @@ def test_effects_of_unknown_calls_are_no_violation(found: dict[str, set[str]], n
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.nightly
 def test_a_load_is_audited_green_with_its_database(spark: SparkSession, tmp_path: Path) -> None:
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
         loaded = run(

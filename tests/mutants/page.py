@@ -23,7 +23,7 @@ judges it over HTTP. If the fault cannot be seen over HTTP, the tests that the m
 |---|---|
 | `tox -e mutants` | runs all mutants, and fails if one survives |
 | `tox -e mutants -- G-ORD-1 G-ORD-2` | runs the mutants of these guarantees |
-| `tox -e mutants-sample` | runs one mutant per area, which the default run of `tox` includes |
+| `tox -e mutants-sample` | runs one mutant per area |
 | `tox -e mutants -- --list` | lists the mutants and where their checks are, without running them |
 | `tox -e mutants -- --write` | writes this page |
 
