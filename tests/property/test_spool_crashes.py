@@ -17,7 +17,7 @@ from tests.support.simulated_folder import SimulatedFolder
 from tests.support.spool_world import Postgres, crash_and_recover
 
 #: Seeds that are tried with every crash point; QUEEN_SPOOL_SEEDS=200 for a night.
-SEEDS = int(os.environ.get("QUEEN_SPOOL_SEEDS", "6"))
+SEEDS = int(os.environ.get("QUEEN_SPOOL_SEEDS", "3"))
 STEPS = 6
 #: How probable it is that a partition is slow.
 TROUBLE = 0.3
