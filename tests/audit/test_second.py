@@ -20,6 +20,7 @@ def test_every_audit_of_queens_interface_has_a_second_implementation():
 
 
 @pytest.mark.parametrize("audit", second.AUDITS)
+@pytest.mark.nightly
 def test_both_report_the_same(opinions, audit):
     for judged, opinion in opinions:
         [verdict] = [each for each in judged.verdicts if each.audit == audit]
