@@ -4,7 +4,7 @@ import logging
 import os
 import resource
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -250,11 +250,26 @@ def _waiters_max() -> int:
 async def assemble_database(
     settings: Settings, answer: Callable[[Job, Any], None], shard: Shard | None = None
 ) -> Assembled:
-    """Builds what a worker has for one database, in its own loop; ``shard``: which one, if there are several."""
+    """Builds what a worker has for one database, in its own loop; ``shard``: which one, if there are several.
+
+    Raises:
+        QueenError: the database cannot be used; nothing stays open.
+    """
+    async with AsyncExitStack() as opened:
+        return await _assemble_database(settings, answer, shard, opened)
+
+
+async def _assemble_database(
+    settings: Settings, answer: Callable[[Job, Any], None], shard: Shard | None, opened: AsyncExitStack
+) -> Assembled:
+    """The same; ``opened`` takes what is to be ended, and is left to the result."""
     target = _target(settings)
     pools = hot, cold, replaying, sweeping = _pools(target, settings)
+    for pool in pools:
+        opened.push_async_callback(pool.close)
     store, administration = _store(hot, settings), AdministrationStore(cold)
     failover = Failover(await _spool(settings, administration))
+    opened.callback(failover.close)
     notifications, siblings = _notifications(settings, target, shard.name if shard else "")
 
     def notify(notification: Notification) -> None:
@@ -295,8 +310,12 @@ async def assemble_database(
     interval_s = settings.spool.interval_ms / 1000
     replay = _replay(settings, context, failover, replaying, target, interval_s)
     await notifications.start(engine.notify, engine.missed)
+    opened.push_async_callback(notifications.stop)
     probe.start()
+    opened.push_async_callback(probe.stop)
     replay.start()
+    opened.push_async_callback(replay.stop)
+    opened.push_async_callback(simple_mq.outcomes.close)
 
     def state() -> WorkerState:
         return WorkerState(
@@ -311,24 +330,14 @@ async def assemble_database(
     )
     context.clock, context.report = lambda: statistics_writer.clock, statistics_writer.report
     statistics_writer.start()
+    opened.push_async_callback(statistics_writer.stop)
     services = _services(sweeping, replaying, settings, context)
     services.start()
+    opened.push_async_callback(services.stop)
     outbox = Outbox(context, OutboxStore(replaying), engine, lambda: services.leadership.held)
     outbox.start()
-
-    async def close() -> None:
-        await outbox.stop()
-        await services.stop()
-        await statistics_writer.stop()
-        await simple_mq.outcomes.close()
-        await replay.stop()
-        await probe.stop()
-        await notifications.stop()
-        failover.close()
-        for pool in pools:
-            await pool.close()
-
-    return Assembled(engine, context, receive_packet, close, replay.store)
+    opened.push_async_callback(outbox.stop)
+    return Assembled(engine, context, receive_packet, opened.pop_all().aclose, replay.store)
 
 
 def assembly(settings: Settings) -> Assemble:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from queen.config import Settings
-from queen.core.errors import DatabaseUnavailableError, SettingError
+from queen.core.errors import DatabaseUnavailableError
 from queen.main import prepare_spool
 from queen.postgres.setup import DatabaseInfo, prepare
 from queen.shards import setup
@@ -30,7 +30,7 @@ async def prepare_shards(settings: Settings) -> tuple[DatabaseInfo, Path]:
     )
     infos = dict(zip(dict(settings.database.shards), found, strict=True))
     folder = Path(settings.spool.folder) if settings.spool.folder else place.default_parent(settings.server.data_dir)
-    _make(folder)
+    place.make(folder)
     known = await setup.prepare(targets_of(settings), folder)
     for shard in known.in_use:
         await _prepare_spool(settings, folder, shard.name, infos[shard.name])
@@ -52,18 +52,8 @@ async def _prepared(name: str, url: str, timeout_ms: int) -> DatabaseInfo | Data
 async def _prepare_spool(
     settings: Settings, folder: Path, name: str, info: DatabaseInfo | DatabaseUnavailableError
 ) -> None:
-    _make(folder / name)
+    place.make(folder / name)
     if isinstance(info, DatabaseInfo):
         await prepare_spool(settings.of_shard(name, str(folder / name)))
     elif place.installation_of(folder / name) is None:
         raise info
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as problem:
-        raise SettingError(
-            f"The folder {folder} for the spools cannot be created ({problem.strerror}): set FILE_BUFFER_DIR to a "
-            "folder that this user may write to"
-        ) from None

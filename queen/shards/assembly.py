@@ -18,10 +18,12 @@ from queen.engine.lane_store import LaneStore
 from queen.postgres import shard_list
 from queen.postgres.dsn import Target, parse
 from queen.shards.context import ShardedContext
+from queen.shards.division import FIRST
 from queen.shards.homes import Homes
 from queen.shards.rerouting import Rerouting
 from queen.shards.router import Router, Shards
 from queen.shards.setup import REFRESH_S, newest, prepare, remember
+from queen.spool import place
 
 log = logging.getLogger("queen.shards")
 
@@ -58,6 +60,7 @@ class Workshop:
         self.engines: dict[int, JobTaker] = {}
         self.homes = Homes(known, self.contexts, settings.engine.cached_partitions)
         self._lane_stores: dict[int, LaneStore] = {}
+        self._problems: dict[int, str] = {}
         self._rerouting = Rerouting(self.homes, self._lane_stores)
 
     async def build(self, shard: Shard) -> None:
@@ -67,7 +70,7 @@ class Workshop:
             QueenError: its database cannot be used.
         """
         folder = self.spools / shard.name
-        folder.mkdir(mode=0o700, exist_ok=True)
+        place.make(folder)
         settings = self._settings.of_shard(shard.name, str(folder))
         done = await self._assemble(settings, self._router.answered, shard)
         self.assembled[shard.slot] = done
@@ -76,23 +79,25 @@ class Workshop:
             self._lane_stores[shard.slot] = done.lane_store
             done.lane_store.elsewhere = self._rerouting.store
 
-    def lacks_some(self, shards: ShardList) -> bool:
-        """Whether a shard is not built yet that could be."""
-        named = dict(self._settings.database.shards)
-        return any(shard.slot not in self.assembled and shard.name in named for shard in shards.in_use)
-
-    async def build_new(self, shards: ShardList) -> None:
-        """Builds what is missing for a new list. What cannot be built is tried again."""
+    async def build_missing(self, shards: ShardList) -> None:
+        """Builds what a list has and this worker has not; called again and again, and logs each problem once."""
         for shard in shards.in_use:
             if shard.slot in self.assembled:
                 continue
-            if shard.name not in dict(self._settings.database.shards):
-                log.error("DATABASE_URLS of this server lacks %s, which is a shard now: restart it with it", shard.name)
-                continue
-            try:
-                await self.build(shard)
-            except QueenError as problem:
-                log.error("Database %s cannot be used yet: %s", shard.name, problem)  # noqa: TRY400 - it explains itself
+            problem = await self._try_to_build(shard)
+            if problem and problem != self._problems.get(shard.slot):
+                log.error("Database %s cannot be used yet: %s", shard.name, problem)
+            self._problems[shard.slot] = problem
+
+    async def _try_to_build(self, shard: Shard) -> str:
+        """Why it could not be built; nothing if it was."""
+        if shard.name not in dict(self._settings.database.shards):
+            return "DATABASE_URLS of this server lacks it, and it is a shard now: restart the server with it"
+        try:
+            await self.build(shard)
+        except QueenError as problem:
+            return str(problem)
+        return ""
 
     async def tell(self, known: ShardList, slots: Sequence[int]) -> None:
         """Stores the list in databases with an older one: they come from a backup, or a change goes on."""
@@ -120,10 +125,8 @@ async def _look(workshop: Workshop) -> None:
     known = newest(list(lists.values()))
     if known is None:
         return
-    newer = (known.version, known.opened) > (homes.shards.version, homes.shards.opened)
-    if newer or workshop.lacks_some(known):
-        await workshop.build_new(known)
-    if newer:
+    await workshop.build_missing(known)
+    if (known.version, known.opened) > (homes.shards.version, homes.shards.opened):
         homes.shards = known
         remember(workshop.spools, known)
     await workshop.tell(known, [slot for slot, each in lists.items() if each != known])
@@ -143,12 +146,15 @@ async def assemble_shards(
     assemble: AssembleDatabase,
     specs: Mapping[JobType, JobSpec],
 ) -> Assembled:
-    """The engines of all shards behind a router; the master has prepared databases and spools."""
+    """The engines of all shards behind a router; the master has prepared databases and spools.
+
+    A shard that was added since may be unavailable: it is built later. The first one cannot.
+    """
     router = Router(answer)
     known = await prepare(targets_of(settings), Path(settings.spool.folder))
     workshop = Workshop(settings, assemble, router, known)
-    for shard in known.in_use:
-        await workshop.build(shard)
+    await workshop.build(known.shards[FIRST])
+    await workshop.build_missing(known)
     homes = workshop.homes
     await homes.refresh_moves()
     context = ShardedContext(workshop.contexts, homes)

@@ -72,9 +72,11 @@ async def prepare(targets: Mapping[str, Target], folder: Path) -> ShardList:
     known = found or first_list(list(targets), [name for name, each in stored.items() if each.populated])
     check_names(known, targets)
     for name in stored:
-        # A database that fails just now learns the list from the workers, when it is up again; not the first list.
-        with suppress(*(() if found is None else (DatabaseUnavailableError,))):
+        try:
             await _store(known, {name: targets[name]})
+        except DatabaseUnavailableError:
+            if found is None:
+                raise  # the first list must be in all of them; a later one is stored by workers when it is up again
     remember(folder, known)
     return known
 

@@ -23,6 +23,21 @@ def default_parent(data_dir: str) -> Path:
     return Path(data_dir) / _DEFAULT
 
 
+def make(path: Path) -> None:
+    """Creates a folder for spools, unless it exists.
+
+    Raises:
+        SettingError: it cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as problem:
+        raise SettingError(
+            f"The spool folder {path} cannot be created ({problem.strerror}): set FILE_BUFFER_DIR to a folder that "
+            "this user may write to"
+        ) from None
+
+
 def check(path: Path) -> None:
     """Checks that a folder exists and is writable.
 
@@ -69,17 +84,16 @@ def claim(given: str, data_dir: str, installation: UUID) -> Path:
     """
     path = Path(given) if given else default_parent(data_dir) / str(installation)
     if not given:
-        try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as problem:
-            raise SettingError(
-                f"The spool folder {path} cannot be created ({problem.strerror}): set FILE_BUFFER_DIR to a "
-                "folder that this user may write to"
-            ) from None
+        make(path)
     check(path)
     owner = installation_of(path)
     if owner is None:
-        _mark(path, installation)
+        try:
+            _mark(path, installation)
+        except OSError as problem:
+            raise SettingError(
+                f"The spool folder {path} cannot be prepared ({problem.strerror}): free some space on its disk"
+            ) from None
     elif owner == installation:
         with suppress(OSError):  # older versions made it readable for everybody; it may belong to another user
             (path / _INSTALLATION).chmod(_MODE)

@@ -231,7 +231,6 @@ def told_less(call: Call, leases: str) -> Call:
     return replace_(call, pushes=pushes, deliveries=deliveries, acks=acks, lease=lease)
 
 
-@pytest.mark.nightly
 def test_a_queue_that_was_made_anew_is_not_judged_by_journals_without_message_ids(spark):
     """What they tell of a name may be of either queue."""
     first, later = Run("s", 1), Run("s", 50)
@@ -256,7 +255,6 @@ def test_a_queue_that_was_made_anew_is_not_judged_by_journals_without_message_id
     assert any(each.violations for each in run(inputs(spark, rows)))
 
 
-@pytest.mark.nightly
 def test_an_audit_with_only_excused_rows_is_not_valid(spark):
     """Nothing is left to be judged: retention has removed everything, or the queue gives up in silence."""
     simple = Run("s", 1)

@@ -54,14 +54,12 @@ def large_requests(tmp_path):
     return folder
 
 
-@pytest.mark.nightly
 def test_large_requests_fit_into_little_memory(large_requests):
     ended = run("audit", "--journal", str(large_requests), "--guarantee", "G-ORD-3", "--driver-memory", "512m")
     assert ended.returncode == 0, ended.stderr
     assert "1 audits valid" in ended.stdout
 
 
-@pytest.mark.nightly
 def test_the_folder_for_what_spark_spills_may_have_a_space(journal, tmp_path):
     folder = tmp_path / "big disk"
     folder.mkdir()

@@ -19,8 +19,8 @@ def test_every_audit_of_queens_interface_has_a_second_implementation():
     assert {audit.name for audit in all_audits(Tables.interface)} == set(second.AUDITS)
 
 
-@pytest.mark.parametrize("audit", second.AUDITS)
 @pytest.mark.nightly
+@pytest.mark.parametrize("audit", second.AUDITS)
 def test_both_report_the_same(opinions, audit):
     for judged, opinion in opinions:
         [verdict] = [each for each in judged.verdicts if each.audit == audit]

@@ -185,8 +185,8 @@ def test_effects_of_unknown_calls_are_no_violation(found: dict[str, set[str]], n
     assert found[f"explained {name}"] == set()
 
 
-@pytest.mark.timeout(1500)
 @pytest.mark.nightly
+@pytest.mark.timeout(1500)
 def test_a_load_is_audited_green_with_its_database(spark: SparkSession, tmp_path: Path) -> None:
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
         loaded = run(

@@ -386,7 +386,6 @@ def undone(place: Place) -> int:
     return sum(each["offsetLag"] for each in group["partitions"])
 
 
-@pytest.mark.nightly
 def test_a_group_reads_each_message_once_across_failures_and_restarts(spark, place, tmp_path):
     place.push("grouped", "a", [*range(25)])
     place.push("grouped", "b", [{"x": "ü"}], transactionId="mine")
@@ -573,7 +572,6 @@ def test_a_task_that_is_run_again_writes_nothing_twice(spark, place, tmp_path):
     }
 
 
-@pytest.mark.nightly
 def test_a_range_of_an_archive_is_pushed_back_once(spark, place, tmp_path):
     for n in range(5):
         place.push("kept", "a", [{"n": n}], transactionId=f"t{n}", headers={"k": "v"})
@@ -607,7 +605,6 @@ def test_a_range_of_an_archive_is_pushed_back_once(spark, place, tmp_path):
         restore(spark, archive, Range("kept", "z"), target)
 
 
-@pytest.mark.nightly
 def test_a_stream_from_queue_to_queue_moves_each_message_once_whatever_is_repeated(spark, place, tmp_path):
     place.push("from", "a", [*range(20)])
 
@@ -658,7 +655,6 @@ def test_a_wrong_write_is_refused(spark, place, options, columns, text):
     assert first_line(caught.value).startswith(text)
 
 
-@pytest.mark.nightly
 def test_the_tutorial_works(spark, place, tmp_path):
     """As a reader does who types what stands there."""
     page = Path(__file__).parents[2] / "docs" / "spark-tutorial.md"

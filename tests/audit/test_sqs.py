@@ -416,8 +416,8 @@ def test_the_interface_is_that_of_the_journals(tmp_path: Path) -> None:
     assert interface_of(tmp_path, "queen") == "queen"
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.nightly
+@pytest.mark.timeout(900)
 def test_a_load_is_recorded_and_audited_green(tmp_path: Path) -> None:
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
         place = tmp_path / "journal"

@@ -109,7 +109,6 @@ def test_what_is_broken_while_it_watches_is_told(spark, dsn, tmp_path):
     ]
 
 
-@pytest.mark.nightly
 def test_a_watch_continues_at_its_checkpoint(spark, dsn, tmp_path):
     """With what it remembers: what the second one finds needs what the first one read, and nothing is told twice."""
     journal = tmp_path / "journal"
@@ -187,8 +186,8 @@ def test_a_line_that_is_none_is_named(spark, tmp_path):
         live.watch(found, Checkpoint(tmp_path), 0.2, Heard(), lambda: True, None)
 
 
-@pytest.mark.timeout(2400)
 @pytest.mark.nightly
+@pytest.mark.timeout(2400)
 def test_the_watch_waits_while_postgresql_is_unavailable(spark, tmp_path):
     """What was broken meanwhile is told, and what was told before is not told again."""
     with open_folder() as folder, fragile_postgres(folder) as postgres:

@@ -255,7 +255,6 @@ async def test_messages_of_sqs_are_not_hidden_for_the_hour_and_stay_in_order(wor
     await eventually(partial(world.received, late), "the end of the delay", 60)
 
 
-@pytest.mark.nightly
 async def test_a_message_of_sqs_is_hidden_for_twelve_hours_at_most() -> None:
     """In all, however often a consumer asks for more; the next receive begins anew."""
     with open_folder() as folder:

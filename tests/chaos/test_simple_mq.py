@@ -54,7 +54,6 @@ async def _under_faults(server: Server, fault: Fault, seed: int) -> SimpleMqHist
 
 
 @checks("G-SMQ-1", "G-SMQ-3", "G-SMQ-4", "G-SMQ-7", "G-SMQ-8", level=Level.FAULTS)
-@pytest.mark.nightly
 def test_fifty_consumers_that_crash_at_random() -> None:
     """A crashed consumer acks nothing; nothing else fails, so every delivery is known and every count exact."""
     seed = random.SystemRandom().randrange(10**6)

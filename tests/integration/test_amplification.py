@@ -158,7 +158,6 @@ def test_large_batches_for_websockets_that_are_not_read_hold_no_memory(server: S
         others.pushes(1500)
 
 
-@pytest.mark.nightly
 def test_what_long_polls_were_answered_is_not_kept_until_they_would_have_ended(
     server: Server, http: httpx.Client
 ) -> None:

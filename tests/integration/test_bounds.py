@@ -29,6 +29,7 @@ from tests.support.attacks import (
     send_what_is_taken,
     witnessed,
 )
+from tests.support.nightly import mostly_at_night
 from tests.support.outage import FragilePostgres, fragile_postgres, wait_until_drained
 from tests.support.processes import PYTHON, Server, clean_environment, open_folder, serving, wait_until
 from tests.support.sockets import open_socket
@@ -401,8 +402,7 @@ def test_the_spool_is_written_and_replayed_beside_900_connections(narrow: Server
 # ------------------------------------------------------------------ other worker classes, settings
 
 
-@pytest.mark.parametrize("worker_class", ["asgi", "gthread"])
-@pytest.mark.nightly
+@pytest.mark.parametrize("worker_class", mostly_at_night(["asgi", "gthread"], ["gthread"]))
 def test_other_worker_classes_bound_heads(server: Server, worker_class: str) -> None:
     with open_folder() as folder:
         options = ("--workers", "1", "--worker-class", worker_class)

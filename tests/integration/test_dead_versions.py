@@ -79,7 +79,6 @@ CALLS = (leased, passed_over, given_up, cycled, looked_for, subscribed, sought, 
 
 @checks("G-COST-1", level=Level.LIVE)
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
-@pytest.mark.nightly
 async def test_a_look_up_reads_no_dead_versions(postgres: str, call: Call) -> None:
     async with template(postgres) as empty, world(postgres, empty) as w:
         stock, seen, versions = await leased_cursor(w), [], 0

@@ -107,7 +107,6 @@ def lists(server: Server) -> list[str]:
     return paths
 
 
-@pytest.mark.nightly
 def test_every_answer_is_below_a_mebibyte(large: Server) -> None:
     paths = lists(large)
     assert len(paths) > 30
@@ -275,7 +274,6 @@ async def test_a_first_pop_and_a_seek_are_many_small_transactions_and_others_go_
 
 
 @checks("G-GRP-1", "G-POP-3", level=Level.LIVE)
-@pytest.mark.nightly
 async def test_a_subscription_whose_worker_was_killed_is_taken_up_by_the_next_pop(broad: Server) -> None:
     async with opened(broad) as (api, database):
         await api.push("broad", 0, partition="more")

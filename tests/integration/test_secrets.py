@@ -85,7 +85,6 @@ def _name(url: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["init", "doctor", "serve"])
-@pytest.mark.nightly
 async def test_commands_that_cannot_reach_postgresql_print_no_secret(command: str) -> None:
     port = str(free_port())
     places = [

@@ -176,7 +176,6 @@ def test_log_lines_are_structured(data: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", ""])
-@pytest.mark.nightly
 def test_address_that_others_reach_is_refused_without_tokens(data: Path, address: str) -> None:
     line = only_line(run("serve", "--port", "0", "--data-dir", str(data), HOST=address))
     assert "Other machines can reach" in line
@@ -246,7 +245,6 @@ def test_settings_come_from_the_environment(data: Path) -> None:
     assert "QUEEN_MAX_BODY_BYTES" in about["QUEEN_MAX_BODY_BYTE"]
 
 
-@pytest.mark.nightly
 def test_options_win_over_the_environment(data: Path) -> None:
     with serving(data, "--workers", "1", env=clean_environment(NUM_WORKERS="3", PORT="1")) as server:
         assert len(server.workers()) == 1
@@ -478,7 +476,6 @@ def test_data_folder_of_another_user_is_refused(data: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-@pytest.mark.nightly
 def test_ordinary_user_can_run_it(place: Path) -> None:
     place.chmod(0o777)
     output = place / "out"
@@ -492,7 +489,6 @@ def test_ordinary_user_can_run_it(place: Path) -> None:
         assert {process.uids().real for process in server.family()} == {NOBODY.pw_uid}
 
 
-@pytest.mark.nightly
 def test_own_database_is_used_and_left_running(data: Path) -> None:
     with EmbeddedPostgres(data) as postgres:
         with serving_over(postgres) as server:
@@ -502,7 +498,6 @@ def test_own_database_is_used_and_left_running(data: Path) -> None:
         assert "Data folder" not in server.output.read_text()
 
 
-@pytest.mark.nightly
 def test_another_queen_in_the_current_folder_is_not_taken(place: Path) -> None:
     (place / "queen").mkdir()
     (place / "queen" / "__init__.py").write_text("raise SystemExit('the wrong queen')")
@@ -598,7 +593,6 @@ def test_gunicorn_refuses_a_socket_that_systemd_has_opened_for_others(place: Pat
 
 
 @pytest.mark.parametrize("variables", [{"QUEEN_INSECURE": "1"}, {"JWT_ENABLED": "1", "JWT_SECRET": "s" * 32}])
-@pytest.mark.nightly
 def test_gunicorn_takes_it_where_that_is_meant_or_tokens_are_asked_for(data: Path, variables: dict[str, str]) -> None:
     port = free_port()
     with EmbeddedPostgres(data) as postgres:

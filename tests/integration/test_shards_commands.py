@@ -99,7 +99,6 @@ def wrong(found: list[dict[str, str]], topic: str) -> list[tuple[str | None, str
     return [(each.get("database"), each["text"]) for each in found if each["topic"] == topic and each["grade"] != "ok"]
 
 
-@pytest.mark.nightly
 def test_doctor_examines_each_and_their_list(databases: dict[str, str], tmp_path: Path) -> None:
     for url in databases.values():
         asyncio.run(prepare(url, TIMEOUT_MS))
@@ -124,7 +123,6 @@ def test_doctor_examines_each_and_their_list(databases: dict[str, str], tmp_path
     assert any("does not know version 2" in text for text in changed)
 
 
-@pytest.mark.nightly
 def test_spools_of_several_databases_are_found_by_their_names(postgres: str, tmp_path: Path) -> None:
     spools = tmp_path / "spools"
     spools.mkdir()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +25,7 @@ from queen.postgres.setup import prepare
 from queen.postgres.store import Store
 from queen.shards.setup import change
 from spec.guarantees import Level, checks
+from tests.support.clock import eventually
 from tests.support.processes import Server, run, wait_until
 from tests.support.shards import NAMES, drain, new_databases, push, rows, serving_shards, slot, urls
 from tests.support.sqs_clients import bodies, receive, sqs_client
@@ -329,3 +330,37 @@ async def test_a_change_whose_connection_breaks_says_so_and_is_taken_up(fresh: d
     assert again.returncode == 0, again.stderr
     lists = [(await shard_list.read(target)).shards for target in targets.values()]
     assert [(each.version, each.opened, each.names(2)) for each in lists if each] == [(2, 2, ["a", "b"])] * 3
+
+
+async def test_an_added_database_that_cannot_be_used_yet_is_used_when_it_can(
+    fresh: dict[str, str], tmp_path: Path
+) -> None:
+    """Its spool has no folder: what belongs there waits, and the rest goes on."""
+    spools = tmp_path / "spools"
+    spools.mkdir()
+    with serving_shards({name: fresh[name] for name in ("a", "b")}, tmp_path / "first", FILE_BUFFER_DIR=str(spools)):
+        pass  # the list has two databases
+    with serving_shards(fresh, tmp_path / "second", "--workers", "2", FILE_BUFFER_DIR=str(spools)) as server:
+        (spools / "c").write_text("in the way")
+        targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}
+        await change(targets, lambda known: with_added(known, "c"))
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=60) as api:
+
+            async def pushed(number: int) -> int:
+                body = {"items": [{"queue": "q", "partition": f"p{number}", "payload": number}]}
+                return (await api.post("/api/v1/push", json=body)).status_code
+
+            statuses = Counter(await asyncio.gather(*map(pushed, range(60))))
+            assert set(statuses) == {201, 503}, statuses
+            lines = server.output.read_text()
+            assert "Database c cannot be used yet: The spool folder" in lines
+            assert lines.count("cannot be used yet") <= 2, "once per worker"
+            (spools / "c").unlink()
+            await eventually(lambda: _all_are_taken(pushed), "each database takes pushes", 60)
+            found = await drain(api, "q")
+            assert {slot(str(message["partitionId"])) for message in found} == {0, 1, 2}
+        assert '"level": "error", "logger": "queen.http"' not in server.output.read_text()
+
+
+async def _all_are_taken(pushed: Callable[[int], Awaitable[int]]) -> bool:
+    return {*await asyncio.gather(*map(pushed, range(60)))} == {201}

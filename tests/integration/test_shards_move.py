@@ -77,7 +77,6 @@ async def test_a_drained_database_is_empty_after_a_move(databases: dict[str, str
 
 
 @checks("G-SHARD-8", level=Level.LIVE)
-@pytest.mark.nightly
 async def test_a_long_poll_gets_what_becomes_visible_after_a_move(
     databases: dict[str, str], api: httpx.AsyncClient
 ) -> None:
@@ -133,7 +132,6 @@ async def test_a_stream_goes_on_while_its_partitions_move(databases: dict[str, s
         assert await streams.state(query_id, part) == {"sum": sums[partition]}
 
 
-@pytest.mark.nightly
 async def test_only_what_is_wanted_moves(databases: dict[str, str], api: httpx.AsyncClient) -> None:
     await push(api, items("one", "in@b", *[f"p{number}" for number in range(12)]))
     await push(api, items("two", "in@b", "in@a"))

@@ -57,7 +57,6 @@ async def answered(http: httpx.AsyncClient, queue: str, message: str) -> list[ht
 
 
 @checks("G-SMQ-7", level=Level.FAULTS)
-@pytest.mark.nightly
 async def test_an_outage_is_a_503_for_everything_and_loses_nothing(
     postgres: FragilePostgres, http: httpx.AsyncClient
 ) -> None:

@@ -38,7 +38,6 @@ def folder(tmp_path: Path) -> Path:
         (("discard", "000000000001.buf.tmp", "--yes"), "is not a failed file"),
     ],
 )
-@pytest.mark.nightly
 def test_bad_arguments_are_explained_in_a_line(folder: Path, arguments: tuple[str, ...], words: str) -> None:
     result = run("spool", *arguments, FILE_BUFFER_DIR=str(folder))
     assert result.returncode == 1

@@ -1,5 +1,6 @@
 """The catalogue itself: well-formed ids, checks that name known ones, and a page that is up to date."""
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -53,6 +54,18 @@ def test_missing_checks_tells_what_nothing_checks():
 
 def test_every_guarantee_is_checked_on_each_of_its_levels():
     assert missing_checks(scan(ROOT)) == []
+
+
+def test_what_checks_a_guarantee_is_not_left_for_the_night():
+    """At most some of its parameters are."""
+    for module in {check.module for check in scan(ROOT)}:
+        source = ast.parse((ROOT / module.replace(".", "/")).with_suffix(".py").read_text(encoding="utf-8"))
+        assert not any(isinstance(node, ast.Assign) and "mark.nightly" in ast.unparse(node) for node in source.body), (
+            module
+        )
+        for node in ast.walk(source):
+            marks = [ast.unparse(mark) for mark in getattr(node, "decorator_list", [])]
+            assert not ("pytest.mark.nightly" in marks and any(mark.startswith("checks(") for mark in marks)), marks
 
 
 def test_scan_finds_what_the_decorator_records(monkeypatch):

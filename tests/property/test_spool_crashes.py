@@ -13,11 +13,12 @@ from queen.engine.lane_store import LaneStore
 from queen.engine.replay_lanes import Batch
 from queen.spool.spool import Spool
 from spec.guarantees import Level, checks
+from tests.support.nightly import mostly_at_night
 from tests.support.simulated_folder import SimulatedFolder
 from tests.support.spool_world import Postgres, crash_and_recover
 
 #: Seeds that are tried with every crash point; QUEEN_SPOOL_SEEDS=200 for a night.
-SEEDS = int(os.environ.get("QUEEN_SPOOL_SEEDS", "3"))
+SEEDS = int(os.environ.get("QUEEN_SPOOL_SEEDS", "6"))
 STEPS = 6
 #: How probable it is that a partition is slow.
 TROUBLE = 0.3
@@ -25,7 +26,7 @@ TROUBLE = 0.3
 
 @checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-SPOOL-7", "G-ORD-2", "G-DUR-1", "G-SQS-14", level=Level.MODEL)
 @pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", mostly_at_night(range(SEEDS), range(3)))
 def test_crash_at_every_boundary_no_loss_no_duplicates_in_order(seed: int, power: bool) -> None:
     with asyncio.Runner() as runner:
         world, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, power))
@@ -40,7 +41,7 @@ def test_crash_at_every_boundary_no_loss_no_duplicates_in_order(seed: int, power
 
 @checks("G-SPOOL-9", "G-SPOOL-2", "G-SPOOL-7", "G-ORD-3", "G-SQS-14", level=Level.MODEL)
 @pytest.mark.parametrize("power", [False, True], ids=["process", "machine"])
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", mostly_at_night(range(SEEDS), range(3)))
 def test_crash_while_partitions_are_held_back_no_loss_no_duplicates_in_order(seed: int, power: bool) -> None:
     with asyncio.Runner() as runner:
         _, boundaries = runner.run(crash_and_recover(seed, STEPS, 0, power, TROUBLE))
