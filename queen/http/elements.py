@@ -5,7 +5,7 @@ A decoder creates all elements before their number can be checked: two million m
 strings.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,24 +17,33 @@ class _Empty(Struct, gc=False):
     """Any object."""
 
 
-def count_elements(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> int:
+def count_elements(decoder: "msgspec.json.Decoder[Any]", body: bytes, most: int) -> int:
     """The number of elements that the decoder would create, including nested ones; an upper bound for lists of strings.
+
+    Beyond ``most`` it counts no further, because a million small objects with lists take seconds: the number is only
+    some number above ``most`` then.
 
     Raises:
         msgspec.DecodeError: the body does not match the type.
         RecursionError: it is nested too deeply.
     """
     counting = _counting(decoder.type)  # type: ignore[arg-type]
-    return _count(counting.decode(body)) if counting is not None else 0
+    return _count(counting.decode(body), most) if counting is not None else 0
 
 
-def _count(found: object) -> int:
-    if isinstance(found, list):
-        nested = sum(map(_count, found)) if found and type(found[0]) is not _Empty else 0
-        return len(found) + nested
+def _count(found: object, most: int) -> int:
     if isinstance(found, Raw):
         return bytes(found).count(b",") + 1 if found else 0
-    return sum([_count(getattr(found, name)) for name in getattr(found, "__struct_fields__", ())])
+    nested: Iterable[object] = [getattr(found, name) for name in getattr(found, "__struct_fields__", ())]
+    total = 0
+    if isinstance(found, list):
+        total = len(found)
+        nested = found if found and type(found[0]) is not _Empty else ()
+    for each in nested:
+        if total > most:
+            break
+        total += _count(each, most - total)
+    return total
 
 
 @lru_cache(maxsize=64)

@@ -54,12 +54,12 @@ class Room:
         if len(body) <= self._items_max * _ELEMENT_BYTES_MIN:
             return
         try:
-            count = count_elements(decoder, body)
+            count = count_elements(decoder, body, self._items_max)
         except (msgspec.DecodeError, RecursionError):
             return  # the decoder reports the error
         if count > self._items_max:
             raise TooManyItemsError(
-                f"The request has {count} elements, at most {self._items_max} are allowed (QUEEN_MAX_ITEMS). "
+                f"The request has at least {count} elements, at most {self._items_max} are allowed (QUEEN_MAX_ITEMS). "
                 "Send it in parts"
             )
 

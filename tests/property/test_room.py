@@ -34,8 +34,8 @@ PAYLOADS = st.recursive(
 ITEMS = st.lists(st.fixed_dictionaries({"queue": st.text(), "payload": PAYLOADS}), max_size=5)
 
 
-def count(kind: Any, value: Any) -> int:
-    return count_elements(msgspec.json.Decoder(kind), json.dumps(value).encode())
+def count(kind: Any, value: Any, most: int = 1_000_000) -> int:
+    return count_elements(msgspec.json.Decoder(kind), json.dumps(value).encode(), most)
 
 
 @given(ITEMS, TEXTS)
@@ -50,6 +50,14 @@ def test_elements_of_every_list_count_and_those_in_payloads_do_not(
     assert count(CycleBody, {"query_id": "q", "state_ops": ops, "push_items": items}) == 3 + len(items)
     assert count(AckBatchBody, {"acknowledgments": [{"transactionId": text} for text in texts]}) == len(texts)
     assert count(AckBody, {"transactionId": "t", "error": "e" * len(texts)}) == 0
+
+
+@given(st.lists(ITEMS, max_size=5), st.integers(0, 20))
+def test_beyond_the_limit_it_counts_no_further(inner: list[list[dict[str, Any]]], most: int) -> None:
+    operations = [{"type": "push", "items": items} for items in inner]
+    exact = len(operations) + sum(map(len, inner))
+    counted = count(TransactionBody, {"operations": operations}, most)
+    assert counted == exact or most < counted < exact
 
 
 @given(TEXTS)
