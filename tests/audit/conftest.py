@@ -1,8 +1,10 @@
 """One Spark session for all tests, and the verdicts of all audits on all faults: both take longer than any test."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import httpx
 import pytest
 from pyspark.sql import SparkSession
 
@@ -25,7 +27,9 @@ from spark_validation.journal.schema import Call
 from spark_validation.run import Verdict, run
 from spark_validation.session import start
 from tests.audit.faults import FAULTS, GONE, HARMLESS, Expected, Scene, first_push_lost, ordinary, rows_lost
+from tests.audit.place import A_PUSH, KEY, PUSHES, Place
 from tests.support.runs import EPOCH_S, Tables
+from tests.support.servers import create_database, drop_database, serving_database
 
 #: When the snapshot is said to be taken: a day after everything.
 TAKEN_AT = (EPOCH_S + 86_400) * 1_000_000
@@ -100,3 +104,27 @@ def planted(spark: SparkSession) -> Judged:
         expected[name] = change(scene, place) or {} if change else {}
         rows.add(scene.renumbered())
     return Judged(rows, run(inputs(spark, rows), max_evidence=10_000), expected)
+
+
+@pytest.fixture(scope="session")
+def place(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Orders 0 to 59 of alice, ten per push, and ten of bob."""
+    dsn = asyncio.run(create_database(postgres))
+    folder = tmp_path_factory.mktemp("server")
+    with (
+        serving_database(dsn, folder, "--workers", "1", QUEEN_ENCRYPTION_KEY=KEY) as server,
+        httpx.Client(base_url=f"http://127.0.0.1:{server.port}", trust_env=False, timeout=60) as http,
+    ):
+        made = Place(dsn, http)
+        for push in range(PUSHES):
+            made.push("orders", "alice", [{"n": A_PUSH * push + n} for n in range(A_PUSH)])
+        for n in range(10):
+            made.push(
+                "orders",
+                "bob",
+                [{"tea": "ü\u0000"}],
+                transactionId=f"b-{n}",
+                traceId=f"00000000-0000-0000-0000-{n:012}",
+            )
+        yield made
+    asyncio.run(drop_database(postgres, dsn))
