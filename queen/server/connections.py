@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 from functools import partial
+from math import inf
 from typing import Protocol
 
 from msgspec import Struct
@@ -24,6 +25,9 @@ log = logging.getLogger("queen.server")
 
 #: Bodies up to this size are read even while others wait for room.
 _SMALL_BYTES = 64 << 10
+#: A check that comes later than this after the last one closes nothing: the worker was busy, and what clients have sent
+#: meanwhile has not been read.
+_CHECK_LATE_S = 2.0
 #: The share of connections to close if the limit is reached.
 _CLOSED_AT_A_TIME = 1 / 16
 
@@ -125,6 +129,7 @@ class Connections:
         self.bytes = 0
         self.unfinished = 0
         self.is_crowded = False
+        self._checked_at, self._was_late = inf, False
         self._waiting: dict[Connection, None] = {}
         self._ahead: Connection | None = None
         self._refused: Counter[int] = Counter()
@@ -239,6 +244,10 @@ class Connections:
 
     def check(self, connections: Iterable[Connection], now: float) -> None:
         """Closes connections after their deadlines; called every second."""
+        late, self._checked_at = now - self._checked_at > _CHECK_LATE_S, now
+        self._was_late = late and not self._was_late
+        if self._was_late:
+            return
         for connection in [each for each in connections if each.deadline < now]:
             connection.end(now)
         for _ in range(len(self._waiting)):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 import httpx
+import psutil
 import pytest
 
 from queen.core.limits import NOTICES_BYTES_MAX
@@ -287,6 +288,27 @@ def test_a_body_that_stalls_is_ended(server: Server) -> None:
         answer = answer_of(attacker)
         assert (answer.status, code_of(answer)) == (408, "request_timeout")
         assert is_closed(attacker)
+
+
+def test_a_body_that_came_while_the_workers_stood_still_is_taken(server: Server) -> None:
+    body = push_of(MIB)
+    with connect(server) as client:
+        client.sendall(post("/api/v1/push", len(body)) + body[:1000])
+        for _ in range(20):
+            server.request("GET", "/health/live")  # so the beginning has been read, by whichever worker
+        workers = [psutil.Process(pid) for pid in server.workers()]
+        for worker in workers:
+            worker.suspend()
+        try:
+            client.setblocking(False)
+            sent = 1000 + client.send(body[1000:])
+            time.sleep(TIMEOUT_S + 1)  # how long they stand still
+        finally:
+            for worker in workers:
+                worker.resume()
+        client.settimeout(PATIENCE_S)
+        client.sendall(body[sent:])
+        assert answer_of(client).status == 201
 
 
 def test_a_slow_body_that_keeps_coming_is_taken(server: Server) -> None:

@@ -88,3 +88,23 @@ def test_many_small_incomplete_requests_are_refused(shared: Connections) -> None
     assert not shared.is_overloaded(everybody(*begun))
     assert [client.is_given_up for client in begun[:100]] == [True] * 100
     assert not begun[-1].is_given_up
+
+
+class Late(Client):
+    """A connection whose deadline is over."""
+
+    deadline = 0.0
+    ended = 0
+
+    def end(self, now: float) -> None:
+        assert now > self.deadline
+        self.ended += 1
+
+
+def test_nobody_is_ended_before_what_came_during_a_stall_of_the_worker_was_read(shared: Connections) -> None:
+    client = Late(shared, Stage.BODY, MIB, since=0)
+    ended = []
+    for now in (1.0, 2.0, 7.0, 8.0, 14.0, 21.0, 28.0, 29.0):
+        shared.check(everybody(client), now)
+        ended.append(client.ended)
+    assert ended == [1, 2, 2, 3, 3, 4, 4, 5]
