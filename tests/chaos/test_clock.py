@@ -164,6 +164,7 @@ async def told(world: World, status: str, steps: int) -> None:
     assert re.search(rf"^queen_clock_steps {steps}\.0$", metrics, re.MULTILINE)
 
 
+@pytest.mark.nightly
 @checks("G-SQS-9", level=Level.FAULTS)
 async def test_after_the_clock_is_accepted_all_that_is_old_by_it_is_removed(world: World) -> None:
     api, dsn = world.api, world.dsn
@@ -220,6 +221,7 @@ async def test_a_message_of_simple_mq_is_not_hidden_for_the_hour(world: World) -
     assert got == ["before", "ahead", *(f"after {number}" for number in range(5))], "in the order of their enqueues"
 
 
+@pytest.mark.nightly
 @checks("G-TIME-2", "G-SQS-1", "G-SQS-3", "G-SQS-4", level=Level.FAULTS)
 async def test_messages_of_sqs_are_not_hidden_for_the_hour_and_stay_in_order(world: World) -> None:
     attributes = {"FifoQueue": "true", "VisibilityTimeout": "2"}
@@ -255,6 +257,7 @@ async def test_messages_of_sqs_are_not_hidden_for_the_hour_and_stay_in_order(wor
     await eventually(partial(world.received, late), "the end of the delay", 60)
 
 
+@pytest.mark.nightly
 async def test_a_message_of_sqs_is_hidden_for_twelve_hours_at_most() -> None:
     """In all, however often a consumer asks for more; the next receive begins anew."""
     with open_folder() as folder:

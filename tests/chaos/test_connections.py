@@ -28,6 +28,7 @@ def configure(server: object, queue: str) -> None:
     assert answer[0] == 200
 
 
+@pytest.mark.nightly
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", level=Level.FAULTS)
 def test_back_ends_ended_again_and_again_are_seen_as_latency(seed: int) -> None:
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:

@@ -40,6 +40,7 @@ def fail_over(both: Pair) -> None:
     both.wait_for_standby_of("two")
 
 
+@pytest.mark.nightly
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", level=Level.FAULTS)
 def test_a_fail_over_as_the_guide_says_costs_no_message(seed: int) -> None:
     with (

@@ -19,6 +19,7 @@ def settings(number: int, ports: list[int]) -> dict[str, str]:
     return {"QUEEN_SYNC_SECRET": "chaos", "QUEEN_UDP_PEERS": peers, "QUEEN_UDP_NOTIFY_PORT": str(ports[number])}
 
 
+@pytest.mark.nightly
 @checks("G-DUR-1", "G-DUR-2", "G-IDEM-1", "G-ORD-2", "G-ORD-3", "G-ACK-2", "G-ACK-3", level=Level.FAULTS)
 @pytest.mark.parametrize(
     "peers", [pytest.param(True, id="udp"), pytest.param(False, id="notify", marks=pytest.mark.nightly)]

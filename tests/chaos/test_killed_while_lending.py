@@ -11,6 +11,7 @@ import pytest
 
 from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server, serving_workers
 
 TRIES = 5
@@ -49,7 +50,7 @@ async def arrives(came: list[int], number: int) -> None:
 
 
 @checks("G-LEASE-5", "G-DUR-3", level=Level.FAULTS)
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", mostly_at_night([signal.SIGKILL, signal.SIGSTOP], [signal.SIGKILL]))
 async def test_long_polls_outlive_the_worker_that_they_were_lent_to(two: Server, how: signal.Signals) -> None:
     for attempt in range(TRIES):
         queue = f"{how.name.lower()}-{attempt}"

@@ -15,6 +15,7 @@ from spec.guarantees import Level, checks
 from tests.support.api import Api, Message, ack_of, open_client
 from tests.support.chaos.proxy import Proxy, Streams
 from tests.support.clock import eventually
+from tests.support.nightly import mostly_at_night
 from tests.support.outage import fragile_postgres
 from tests.support.processes import PATIENCE_S, open_folder
 from tests.support.servers import serving_database
@@ -79,7 +80,7 @@ async def popped(http: httpx.AsyncClient, **parameters: str) -> list[object]:
 
 
 @checks("G-ACK-3", "G-ORD-2", level=Level.FAULTS)
-@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("waits", mostly_at_night([False, True], [True]))
 async def test_pop_with_auto_ack_whose_answer_is_lost_is_not_repeated(waits: bool) -> None:
     """Its consumer is told that the outcome is unknown: no other consumer gets those messages."""
     async with lossy() as (http, proxy, connection):
@@ -129,7 +130,7 @@ async def test_auto_ack_long_poll_learns_that_the_push_that_served_it_got_no_ans
 
 
 @checks("G-LEASE-2", level=Level.FAULTS)
-@pytest.mark.parametrize("wait", [{}, {"wait": "true", "timeout": "4000"}])
+@pytest.mark.parametrize("wait", mostly_at_night([{}, {"wait": "true", "timeout": "4000"}], [{}]))
 async def test_a_lease_whose_answer_was_lost_is_released_when_postgresql_answers_again(wait: dict[str, str]) -> None:
     """Also if the consumer was answered long before: no pop asks for it any more, and it would last an hour."""
     async with lossy() as (http, proxy, connection):
@@ -173,6 +174,7 @@ async def taken(api: Api, *payloads: int) -> list[Message]:
     return (await api.pop("q", batch=len(payloads))).messages
 
 
+@pytest.mark.nightly
 @checks("G-ACK-7", "G-LEASE-2", level=Level.FAULTS)
 @pytest.mark.parametrize("status", ["failed", "retry"])
 async def test_an_ack_that_sent_a_message_back_is_not_answered_as_refused_when_the_answer_is_lost(status: str) -> None:
@@ -213,7 +215,7 @@ async def test_a_failure_without_a_lease_counts_once_when_the_answer_is_lost() -
 
 
 @checks("G-ACK-7", "G-DLQ-1", level=Level.FAULTS)
-@pytest.mark.parametrize("status", ["failed", "dlq"])
+@pytest.mark.parametrize("status", mostly_at_night(["failed", "dlq"], ["dlq"]))
 async def test_a_dead_letter_is_not_told_as_refused_when_the_answer_is_lost(status: str) -> None:
     """Others in the same call are told what became of them."""
     async with lossy() as (http, proxy, connection):
@@ -239,6 +241,7 @@ async def test_completed_messages_are_told_as_completed_when_the_answer_is_lost(
         assert [each["success"] for each in await acking] == [True, True]
 
 
+@pytest.mark.nightly
 @checks("G-TXN-1", "G-ACK-7", level=Level.FAULTS)
 @pytest.mark.parametrize("status", ["completed", "dlq"])
 async def test_a_transaction_that_only_acks_is_not_told_as_undone_when_the_answer_is_lost(status: str) -> None:

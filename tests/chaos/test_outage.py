@@ -117,6 +117,7 @@ def test_a_timer_is_refused_in_an_outage_and_never_spooled(place: tuple[Path, Fr
         assert sorted(map(str, messages)) == ["1", "2"]
 
 
+@pytest.mark.nightly
 @checks("G-WAIT-1", "G-SPOOL-6", level=Level.FAULTS)
 async def test_published_consumer_lives_through_an_outage_that_is_longer_than_it_repeats_an_ack(
     place: tuple[Path, FragilePostgres],

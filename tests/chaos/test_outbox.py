@@ -159,6 +159,7 @@ async def _push_without_leader(server: Server) -> None:
     await connection.close()
 
 
+@pytest.mark.nightly
 @checks("G-OUT-1", "G-OUT-2", level=Level.FAULTS)
 def test_a_prepared_transaction_is_moved_when_it_is_committed() -> None:
     """Also after a restart of PostgreSQL, and nothing waits for it."""
@@ -210,6 +211,7 @@ async def _moved(dsn: str, number: int) -> list[int]:
     return await eventually(look, f"{number} messages")
 
 
+@pytest.mark.nightly
 @checks("G-OUT-1", "G-OUT-2", level=Level.FAULTS)
 def test_a_transaction_that_stays_open_for_an_hour_holds_nothing_up() -> None:
     with (
@@ -253,6 +255,7 @@ async def _is_in_the_log(dsn: str, payloads: list[int]) -> bool:
     return await _moved(dsn, 0) == payloads
 
 
+@pytest.mark.nightly
 @checks("G-OUT-1", "G-OUT-2", level=Level.FAULTS)
 def test_a_replica_that_is_promoted_moves_what_waits() -> None:
     """Something is moved, something waits, something is held back, and a transaction is open when the primary dies."""

@@ -141,6 +141,7 @@ async def stored(dsn: str) -> dict[int, list[int]]:
     return {place: [row["number"] for row in rows if row["partition"] == place] for place in range(4)}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", mostly_at_night(["names", "journal", "nothing"], ["names"]))
 @checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", level=Level.FAULTS)
 def test_the_spool_keeps_what_was_answered(program: Path, folder: Path, postgres: Pair, mode: Mode) -> None:

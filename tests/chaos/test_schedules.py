@@ -26,7 +26,7 @@ from tests.support.processes import PATIENCE_S, open_folder
 
 SIZE = Size(producers=4, consumers=6, pushes=0, server_made=0.3, auto_consumers=1, pause_s=0.05)
 #: In tox's default run, always the same ones: what they meet differs enough from run to run. By number of databases.
-SCHEDULES = {1: range(1, 5), 3: (106,)}
+SCHEDULES = {1: range(1, 3), 3: (106,)}
 #: A quiet time before the first fault, and between two checks that pushes succeed again.
 QUIET_S = 0.5
 #: Where the list of databases may change, producers go on to new partitions all the time.
@@ -62,6 +62,7 @@ def test_schedule_no_loss_no_duplicates_in_order(
     assert carry_out(schedule, tmp_path, capsys).faults == {}
 
 
+@pytest.mark.nightly
 @checks("G-ACK-7", "G-LEASE-1", "G-DLQ-1", "G-TXN-1", level=Level.FAULTS)
 def test_calls_whose_answers_are_lost_are_not_told_as_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -136,6 +136,7 @@ def empty_databases(postgres: str) -> Iterator[dict[str, str]]:
         asyncio.run(drop_database(postgres, url))
 
 
+@pytest.mark.nightly
 @checks("G-SHARD-1", "G-SHARD-5", level=Level.FAULTS)
 def test_a_database_is_added_under_load(empty_databases: dict[str, str], tmp_path: Path) -> None:
     seed = int(os.environ.get("QUEEN_SEED", random.SystemRandom().randrange(10**6)))

@@ -19,6 +19,8 @@ from tests.integration.test_bench_load import bench, runs_of
 from tests.support.processes import Server, open_folder
 from tests.support.rabbitmq import PROGRAM, serving_rabbitmq
 
+pytestmark = pytest.mark.nightly
+
 SCENARIOS = ["socket-take-ack", "socket-latency"]
 SMOKE = {"socket-take-ack": 2000, "socket-latency": 100}
 
@@ -55,7 +57,6 @@ def test_two_servers_take_turns(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason="RabbitMQ is not installed")
-@pytest.mark.nightly
 def test_queen_and_rabbitmq_take_turns(server: Server, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{server.port}"
     with open_folder() as folder, serving_rabbitmq(folder) as broker:

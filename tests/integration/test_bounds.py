@@ -424,6 +424,7 @@ def test_the_spool_is_written_and_replayed_beside_900_connections(narrow: Server
 # ------------------------------------------------------------------ other worker classes, settings
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("worker_class", mostly_at_night(["asgi", "gthread"], ["gthread"]))
 def test_other_worker_classes_bound_heads(server: Server, worker_class: str) -> None:
     with open_folder() as folder:

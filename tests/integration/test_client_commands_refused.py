@@ -53,6 +53,7 @@ def test_tokens(guarded: Server, queue: str) -> None:
     assert admin.json("dlq", "purge", queue)["deleted"] == 0
 
 
+@pytest.mark.nightly
 def test_an_outage(guarded: Server, postgres: FragilePostgres, queue: str) -> None:
     admin = Client(guarded, token("admin"))
     admin.text("push", queue, "1")
@@ -70,6 +71,7 @@ def test_an_outage(guarded: Server, postgres: FragilePostgres, queue: str) -> No
     assert [each["data"] for each in admin.lines("tail", queue, "--no-follow")] == [1, 2, 3]
 
 
+@pytest.mark.nightly
 def test_tail_outlasts_an_outage(guarded: Server, postgres: FragilePostgres, queue: str) -> None:
     admin = Client(guarded, token("admin"))
     admin.text("push", queue, "1")

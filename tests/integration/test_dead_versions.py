@@ -9,6 +9,7 @@ from queen.core.administration import Seek
 from queen.engine.ports import StateColumns
 from spec.guarantees import Level, checks
 from tests.support.growth.world import GROUP, Stock, World, template, world
+from tests.support.nightly import mostly_at_night
 from tests.support.servers import database_url
 
 FEW, MANY = 20, 600
@@ -78,7 +79,7 @@ CALLS = (leased, passed_over, given_up, cycled, looked_for, subscribed, sought, 
 
 
 @checks("G-COST-1", level=Level.LIVE)
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+@pytest.mark.parametrize("call", mostly_at_night(CALLS, CALLS[::2]), ids=lambda call: call.__name__)
 async def test_a_look_up_reads_no_dead_versions(postgres: str, call: Call) -> None:
     async with template(postgres) as empty, world(postgres, empty) as w:
         stock, seen, versions = await leased_cursor(w), [], 0

@@ -57,6 +57,7 @@ async def test_a_session_that_waits_for_a_lock_is_named_with_the_session_that_ho
         await waiter.close()
 
 
+@pytest.mark.nightly
 async def test_a_database_without_schema_and_one_that_is_newer(server: Server) -> None:
     url = await create_database(server.dsn)
     try:

@@ -42,6 +42,7 @@ def procedures(url: str, *arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 async def test_a_procedure_is_returned_to_beside_a_server_and_stays_after_a_restart(upgraded: str) -> None:
     assert not await is_the_earlier_one(upgraded)
     assert "current version in use" in procedures(upgraded, "list")[1]

@@ -16,6 +16,7 @@ from spec.guarantees import Level, checks
 from tests.integration.test_timers import HOUR_MS, change, path, schedule
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.client_commands import Client
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server, clean_environment, open_folder, run, serving
 from tests.support.servers import serving_database
 from tests.support.sockets import data_of, open_socket
@@ -323,6 +324,7 @@ async def test_a_server_that_has_lost_its_key_neither_stores_in_clear_nor_stops(
         await api.delete(queue)
 
 
+@pytest.mark.nightly
 @checks("G-SEC-3", "G-SEC-5", level=Level.LIVE)
 async def test_keys_rotate(folder: Path, queue: str) -> None:
     """Under the old key, then both, then the new one alone."""
@@ -399,7 +401,7 @@ def test_rotate_without_a_key_says_what_to_set(secret_server: Server) -> None:
     assert "QUEEN_ENCRYPTION_KEY" in done.stderr
 
 
-@pytest.mark.parametrize("key", ["abc", "zz" * 32, OLD + "00"])
+@pytest.mark.parametrize("key", mostly_at_night(["abc", "zz" * 32, OLD + "00"], ["zz" * 32]))
 def test_a_malformed_key_stops_the_start_without_being_shown(key: str) -> None:
     done = run("serve", QUEEN_ENCRYPTION_KEY=key)
     assert done.returncode != 0

@@ -107,6 +107,7 @@ def lists(server: Server) -> list[str]:
     return paths
 
 
+@pytest.mark.nightly
 def test_every_answer_is_below_a_mebibyte(large: Server) -> None:
     paths = lists(large)
     assert len(paths) > 30
@@ -121,6 +122,7 @@ def test_every_answer_is_below_a_mebibyte(large: Server) -> None:
     assert {path: size for path, size in sizes.items() if size >= ANSWER_BYTES_MAX} == {}
 
 
+@pytest.mark.nightly
 def test_totals_are_of_everything_and_pages_reach_it(large: Server) -> None:
     everything = QUEUES + 1
     assert get(large, "/api/v1/resources/overview")["queues"] == everything
@@ -273,6 +275,7 @@ async def test_a_first_pop_and_a_seek_are_many_small_transactions_and_others_go_
         assert len(written) <= PARTITIONS // CURSORS_STEP + 5
 
 
+@pytest.mark.nightly
 @checks("G-GRP-1", "G-POP-3", level=Level.LIVE)
 async def test_a_subscription_whose_worker_was_killed_is_taken_up_by_the_next_pop(broad: Server) -> None:
     async with opened(broad) as (api, database):

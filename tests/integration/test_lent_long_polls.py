@@ -61,6 +61,7 @@ async def consume(api: Api, queue: str, messages: int, group: str | None = None)
     return came
 
 
+@pytest.mark.nightly
 @checks("G-WAIT-1", "G-ORD-1", "G-DUR-3", level=Level.LIVE)
 async def test_a_push_serves_the_long_polls_of_another_worker(both: Workers, queue: str) -> None:
     producer, consumer = both.producers[0], both.consumers[1]

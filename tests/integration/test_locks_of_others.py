@@ -303,6 +303,7 @@ async def test_simple_mq_enqueues_do_not_wait_for_other_locked_queues(api: Api, 
     await answered(*waiting)
 
 
+@pytest.mark.nightly
 @checks("G-ISO-1", level=Level.LIVE)
 async def test_many_that_wait_hold_few_connections_and_however_many_partitions_are_held_the_others_go_on(
     api: Api, operator: Connection, server: Server, queue: str

@@ -19,6 +19,7 @@ from spec.guarantees import Level, checks
 from tests.support.api import Api, api_of, open_client
 from tests.support.broker import Broker
 from tests.support.clock import eventually
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server, free_port, open_folder
 from tests.support.servers import create_database, drop_database, serving_database
 
@@ -153,7 +154,7 @@ async def test_without_peers_notifications_are_refused(api: Api) -> None:
 
 
 @checks("G-WAIT-1", level=Level.LIVE)
-@pytest.mark.parametrize("way", ["udp", "http"])
+@pytest.mark.parametrize("way", mostly_at_night(["udp", "http"], ["udp"]))
 async def test_peers_as_the_sources_configure_them_need_no_secret(database: str, folder: Path, way: str) -> None:
     """Two instances of one database, without NOTIFY, as behind a pooler: a push on one wakes a poll on the other."""
     ports, udp = [free_port(), free_port()], [free_port(), free_port()]

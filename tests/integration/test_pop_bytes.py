@@ -133,6 +133,7 @@ def usual() -> Iterator[Server]:
             yield running
 
 
+@pytest.mark.nightly
 def test_a_pop_of_a_partition_with_24_messages_of_40_mb_stops_no_others(usual: Server) -> None:
     url = f"http://127.0.0.1:{usual.port}"
     body = json.dumps({"items": [{"queue": "huge", "partition": "p", "payload": text(40_000_000)}]})

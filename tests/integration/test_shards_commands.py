@@ -56,6 +56,7 @@ def test_a_database_that_is_named_replaces_several(databases: dict[str, str]) ->
     assert json.loads(said)["applied"] == []
 
 
+@pytest.mark.nightly
 def test_procedures_are_listed_restored_and_reset_on_each(databases: dict[str, str]) -> None:
     for url in databases.values():
         asyncio.run(prepare(url, TIMEOUT_MS))
@@ -99,6 +100,7 @@ def wrong(found: list[dict[str, str]], topic: str) -> list[tuple[str | None, str
     return [(each.get("database"), each["text"]) for each in found if each["topic"] == topic and each["grade"] != "ok"]
 
 
+@pytest.mark.nightly
 def test_doctor_examines_each_and_their_list(databases: dict[str, str], tmp_path: Path) -> None:
     for url in databases.values():
         asyncio.run(prepare(url, TIMEOUT_MS))
@@ -123,6 +125,7 @@ def test_doctor_examines_each_and_their_list(databases: dict[str, str], tmp_path
     assert any("does not know version 2" in text for text in changed)
 
 
+@pytest.mark.nightly
 def test_spools_of_several_databases_are_found_by_their_names(postgres: str, tmp_path: Path) -> None:
     spools = tmp_path / "spools"
     spools.mkdir()

@@ -91,6 +91,7 @@ async def test_an_added_database_has_the_definitions_of_the_others(fresh: dict[s
     await added.close()
 
 
+@pytest.mark.nightly
 @checks("G-SHARD-1", level=Level.LIVE)
 async def test_a_database_with_an_old_list_gets_the_current_one(fresh: dict[str, str], tmp_path: Path) -> None:
     """It was restored from a backup, say."""
@@ -158,6 +159,7 @@ async def _made(target: Target, partitions: list[str]) -> set[str]:
     return made
 
 
+@pytest.mark.nightly
 def test_names_stay_with_their_databases(fresh: dict[str, str], tmp_path: Path) -> None:
     first = {name: fresh[name] for name in ("a", "b")}
     with serving_shards(first, tmp_path / "first"):
@@ -218,6 +220,7 @@ class Growing:
         return made
 
 
+@pytest.mark.nightly
 @checks("G-SHARD-9", level=Level.LIVE)
 def test_a_change_of_the_list_under_load_splits_no_queue(fresh: dict[str, str], tmp_path: Path) -> None:
     with serving_shards({name: fresh[name] for name in ("a", "b")}, tmp_path / "first"):
@@ -303,6 +306,7 @@ async def test_while_a_command_changes_the_list_others_are_refused(fresh: dict[s
     assert changed.names(2) == ["a", "b", "c"]
 
 
+@pytest.mark.nightly
 @checks("G-SHARD-1", level=Level.LIVE)
 async def test_a_change_whose_connection_breaks_says_so_and_is_taken_up(fresh: dict[str, str]) -> None:
     targets = {name: parse(url, "test", 5000) for name, url in fresh.items()}

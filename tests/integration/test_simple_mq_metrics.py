@@ -99,6 +99,7 @@ async def test_counters_of_all_workers_are_one_and_compare_with_what_happened(ht
         assert (await http.delete(f"/api/queues/{each}")).status_code == 200
 
 
+@pytest.mark.nightly
 async def test_series_go_with_their_queue_and_do_not_pile_up(http: httpx.AsyncClient) -> None:
     queues = set()
     for _ in range(20):

@@ -56,6 +56,7 @@ async def answered(http: httpx.AsyncClient, queue: str, message: str) -> list[ht
     ]
 
 
+@pytest.mark.nightly
 @checks("G-SMQ-7", level=Level.FAULTS)
 async def test_an_outage_is_a_503_for_everything_and_loses_nothing(
     postgres: FragilePostgres, http: httpx.AsyncClient

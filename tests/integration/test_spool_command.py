@@ -46,6 +46,7 @@ def test_bad_arguments_are_explained_in_a_line(folder: Path, arguments: tuple[st
     assert len(list(folder.glob("*.buf.tmp"))) == len(list(folder.glob("*.failed"))) == 1
 
 
+@pytest.mark.nightly
 def test_unreadable_files_are_shown_and_can_be_discarded(folder: Path) -> None:
     assert "cannot be read" in run("spool", "list", FILE_BUFFER_DIR=str(folder)).stdout
     assert (

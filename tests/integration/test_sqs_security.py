@@ -176,6 +176,7 @@ def test_an_outage_is_a_503_that_sdks_repeat(postgres: FragilePostgres, server: 
         assert bodies(receive(sqs, url)) == ["before", "meanwhile", "after"]
 
 
+@pytest.mark.nightly
 def test_tokens_and_signatures_side_by_side(folder: Path) -> None:
     environment = clean_environment(
         JWT_ENABLED="true", JWT_SECRET=TOKEN_SECRET, JWT_ISSUER=ISSUER, JWT_AUDIENCE=AUDIENCE, QUEEN_SQS_KEYS=KEYS

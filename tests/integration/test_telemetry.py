@@ -439,6 +439,7 @@ async def test_metrics_go_on_whichever_worker_ends(
         assert len(set(times)) == len(times)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("worker_class", ["asgi", "gthread"])
 async def test_other_worker_classes_trace_too(
     server: Server, collector: Collector, folder: Path, queue: str, worker_class: str
@@ -456,6 +457,7 @@ async def test_other_worker_classes_trace_too(
     assert [link.place for link in (await child_of(collector, receiver)).links] == [sender]
 
 
+@pytest.mark.nightly
 async def test_a_collector_that_never_answers_harms_no_request_and_no_stop(
     server: Server, folder: Path, queue: str
 ) -> None:

@@ -46,11 +46,13 @@ def test_sigterm_answers_parked_polls_and_ends_in_time(data: Path) -> None:
     assert "Traceback" not in server.output.read_text()
 
 
+@pytest.mark.nightly
 def test_request_that_never_ends_does_not_outlive_the_graceful_timeout(data: Path) -> None:
     with serving(data, "--graceful-timeout", "2") as server, half_a_request(server):
         assert server.stop() == 0
 
 
+@pytest.mark.nightly
 def test_second_interrupt_does_not_wait(data: Path) -> None:
     with serving(data, "--graceful-timeout", "600") as server, half_a_request(server):
         family = server.family()
@@ -113,6 +115,7 @@ def test_worker_that_boots_during_an_outage_waits_for_the_database(data: Path) -
         assert pop_spooled(server, 1) == [{"n": 1}]
 
 
+@pytest.mark.nightly
 def test_worker_that_cannot_replace_another_is_tried_again(data: Path) -> None:
     spool, elsewhere = data.parent / "spool", data.parent / "elsewhere"
     spool.mkdir()
@@ -127,6 +130,7 @@ def test_worker_that_cannot_replace_another_is_tried_again(data: Path) -> None:
         assert pop(server) == [{"n": 1}]
 
 
+@pytest.mark.nightly
 def test_reload_with_which_no_worker_can_start_ends_the_server(data: Path) -> None:
     spool = data.parent / "spool"
     spool.mkdir()
@@ -148,6 +152,7 @@ def test_supervisor_killed_leaves_nothing_and_the_next_works(data: Path) -> None
         assert pop(server) == [{"n": 1}]
 
 
+@pytest.mark.nightly
 def test_next_server_may_start_while_the_killed_one_ends(data: Path) -> None:
     with serving(data) as server:
         push(server, {"n": 1})

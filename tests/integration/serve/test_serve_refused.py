@@ -42,6 +42,7 @@ def test_address_of_another_machine_is_refused(data: Path) -> None:
     assert "192.0.2.1 does not belong to this machine" in line
 
 
+@pytest.mark.nightly
 def test_second_server_on_a_data_folder_names_the_first(data: Path) -> None:
     with serving(data) as server:
         line = only_line(run("serve", "--port", str(free_port()), "--data-dir", str(data)))

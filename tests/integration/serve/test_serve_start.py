@@ -113,6 +113,7 @@ def test_ordinary_user_can_run_it(place: Path) -> None:
         assert {process.uids().real for process in server.family()} == {NOBODY.pw_uid}
 
 
+@pytest.mark.nightly
 def test_own_database_is_used_and_left_running(data: Path) -> None:
     with EmbeddedPostgres(data) as postgres:
         with serving_over(postgres) as server:
@@ -122,6 +123,7 @@ def test_own_database_is_used_and_left_running(data: Path) -> None:
         assert "Data folder" not in server.output.read_text()
 
 
+@pytest.mark.nightly
 def test_another_queen_in_the_current_folder_is_not_taken(place: Path) -> None:
     (place / "queen").mkdir()
     (place / "queen" / "__init__.py").write_text("raise SystemExit('the wrong queen')")

@@ -20,6 +20,7 @@ from queen.spool.spool import Spool, entry_of
 from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
 from tests.support.cut import Line, line_to
+from tests.support.nightly import mostly_at_night
 from tests.support.outage import WORKERS, FragilePostgres, spooling_server, wait_until_drained
 from tests.support.processes import Server, run, wait_until
 from tests.support.spool_world import push_of
@@ -151,7 +152,7 @@ async def test_health_tells_an_orchestrator_the_truth(
 
 
 @checks("G-SPOOL-1", "G-SPOOL-2", "G-SPOOL-3", "G-DUR-1", level=Level.FAULTS)
-@pytest.mark.parametrize("torn", [False, True])
+@pytest.mark.parametrize("torn", mostly_at_night([False, True], [True]))
 async def test_everything_killed_between_answer_and_replay_is_replayed_before_the_first_request(
     postgres: FragilePostgres, folder: Path, queue: str, torn: bool
 ) -> None:
@@ -197,7 +198,7 @@ async def test_worker_killed_while_spooling_blocks_no_other(
 
 
 @checks("G-SPOOL-2", level=Level.FAULTS)
-@pytest.mark.parametrize("kind", ["killed", "silent", "cut"])
+@pytest.mark.parametrize("kind", mostly_at_night(["killed", "silent", "cut"], ["silent"]))
 async def test_workers_that_start_during_an_outage_serve(
     postgres: FragilePostgres, folder: Path, queue: str, kind: str
 ) -> None:

@@ -169,6 +169,7 @@ async def test_a_full_queue_refuses_pushes_but_not_what_was_spooled(
     assert await statuses(api, queue, 4) == {"queued"}
 
 
+@pytest.mark.nightly
 async def test_a_server_without_the_key_keeps_what_waits_until_it_has_it(
     postgres: FragilePostgres, folder: Path, queue: str
 ) -> None:

@@ -20,6 +20,7 @@ from queen.spool.place import installation_of
 from queen.spool.spool import Limits, Spool, entry_of
 from spec.guarantees import Level, checks
 from tests.support.api import Api, open_client, worker_apis
+from tests.support.nightly import mostly_at_night
 from tests.support.outage import FragilePostgres, spool_in, spooling_server, wait_until_drained
 from tests.support.processes import Server, run, wait_until
 from tests.support.spool_world import joined, push_of
@@ -177,7 +178,7 @@ async def direct(api: Api, tale: Tale, *partitions: str) -> None:
 
 
 @checks("G-SPOOL-9", "G-SPOOL-2", "G-SPOOL-7", "G-ORD-3", level=Level.FAULTS)
-@pytest.mark.parametrize("kind", ["slow", "locked", "failing", "sent together"])
+@pytest.mark.parametrize("kind", mostly_at_night(["slow", "locked", "failing", "sent together"], ["slow", "failing"]))
 async def test_partition_that_cannot_be_stored_holds_nothing_else_up(
     server: Server, api: Api, postgres: FragilePostgres, spool: Spool, queue: str, kind: str
 ) -> None:
@@ -238,6 +239,7 @@ async def test_request_that_only_needs_its_time_gets_it(
     await tale.is_true(postgres)
 
 
+@pytest.mark.nightly
 @checks("G-SPOOL-9", "G-SPOOL-7", level=Level.FAULTS)
 async def test_requests_with_several_partitions_are_held_back_whole_and_twenty_culprits_stop_no_others(
     server: Server, api: Api, postgres: FragilePostgres, spool: Spool, queue: str
@@ -329,6 +331,7 @@ async def test_refused_requests_are_set_aside_and_a_retry_stores_them_in_order_a
     assert "0 files will be replayed" in run("spool", "retry", *where).stdout
 
 
+@pytest.mark.nightly
 @checks("G-SPOOL-5", "G-SPOOL-9", level=Level.FAULTS)
 async def test_damaged_and_unreadable_files_do_not_stop_the_others(
     postgres: FragilePostgres, server: Server, folder: Path, api: Api, queue: str
@@ -393,6 +396,7 @@ async def test_queues_that_are_full_deleted_or_encrypted_without_a_key_hold_up_o
     await secret.is_true(postgres)
 
 
+@pytest.mark.nightly
 @checks("G-SPOOL-9", level=Level.FAULTS)
 async def test_request_of_forty_thousand_items_half_of_them_stored_before_holds_only_itself_up(
     postgres: FragilePostgres, server: Server, folder: Path, api: Api, queue: str
