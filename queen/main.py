@@ -51,7 +51,6 @@ from queen.engine.timers import Timers
 from queen.engine.waiters import Waiters
 from queen.http.app import QueenApp, create_app
 from queen.jobs.jobs import Chore, Schedule, Services
-from queen.peers.http import HttpTransport
 from queen.peers.siblings import SiblingsTransport, folder_of
 from queen.peers.udp import UdpTransport
 from queen.postgres.administration import AdministrationStore
@@ -221,6 +220,8 @@ def _notifications(settings: Settings, target: Target, shard: str) -> tuple[Noti
     if settings.peers.udp:
         transports.append(UdpTransport((settings.server.host, settings.peers.udp_port), settings.peers.udp, secret))
     if settings.peers.http:
+        from queen.peers.http import HttpTransport  # noqa: PLC0415 - httpx takes a tenth of a start
+
         transports.append(HttpTransport(settings.peers.http, secret, interval_s))
     return NotificationHub(transports, relays=[siblings], origin=origin), siblings
 

@@ -5,7 +5,7 @@ It runs before any resource, and so before a body is read. A server without acce
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import falcon.asgi
 from falcon.asgi import WebSocket
@@ -16,7 +16,10 @@ from queen.http.access import Access, Levels
 from queen.http.origins import Pages
 from queen.http.request import QueenRequest
 from queen.http.routes import WEBSOCKET, Route
-from queen.security.tokens import Identity, Verifier
+from queen.security.identity import Identity
+
+if TYPE_CHECKING:
+    from queen.security.tokens import Verifier
 
 #: A browser cannot send headers with a WebSocket, but it can send subprotocols, and one may contain the token.
 BEARER_PROTOCOL = "bearer."
@@ -48,7 +51,7 @@ class Gate:
     def __init__(
         self,
         table: Sequence[Route],
-        verifier: Verifier | None,
+        verifier: "Verifier | None",
         levels: Levels,
         skipped: SkippedPaths,
         pages: Pages | None,
@@ -111,21 +114,21 @@ class Gate:
             return Access.PUBLIC
         return self._needed.get((req.uri_template or "", "GET" if method == "HEAD" else method), Access.ADMIN)
 
-    def _verifier_of(self, req: QueenRequest, needed: Access) -> Verifier | None:
+    def _verifier_of(self, req: QueenRequest, needed: Access) -> "Verifier | None":
         """The verifier for a request; ``None`` if it needs no token."""
         if self._verifier is None or needed is Access.PUBLIC or req.path in self._skipped:
             return None
         return self._verifier
 
     async def _judge_sender(
-        self, verifier: Verifier, req: QueenRequest, needed: Access, protocols: Sequence[str]
+        self, verifier: "Verifier", req: QueenRequest, needed: Access, protocols: Sequence[str]
     ) -> None:
         identity = await self._identify(verifier, req, protocols)
         self._count(_client(identity))
         if not self._levels.of(identity.roles).includes(needed):
             raise ForbiddenError("Insufficient permissions")
 
-    async def _identify(self, verifier: Verifier, req: QueenRequest, protocols: Sequence[str]) -> Identity:
+    async def _identify(self, verifier: "Verifier", req: QueenRequest, protocols: Sequence[str]) -> Identity:
         try:
             req.identity = await verifier.verify(_token(req, protocols))
         except UnauthorizedError:

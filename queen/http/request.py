@@ -11,7 +11,7 @@ import falcon.asgi
 from queen.core.errors import BadRequestError, BodyTooLargeError
 from queen.http.query_shown import query_shown
 from queen.http.room import Room
-from queen.security.tokens import Identity
+from queen.security.identity import Identity
 
 Event = dict[str, Any]
 

@@ -19,7 +19,7 @@ from queen.http.request import QueenRequest
 from queen.http.socket.frames import PROTOCOL, ErrorFrame, SocketLimits, render_frame
 from queen.http.socket.session import GOING_AWAY, TRY_AGAIN_LATER, Session, SessionSettings
 from queen.operations.server import Server
-from queen.security.tokens import Identity
+from queen.security.identity import Identity
 
 _UNSUPPORTED_DATA = 1003
 #: "Unauthorized" in IANA's registry of close codes.

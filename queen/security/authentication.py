@@ -1,34 +1,22 @@
-"""Authentication from the settings: valid tokens, and the access levels of roles."""
+"""Authentication from the settings: the verifier of tokens, the access levels of roles, and warnings."""
 
 import logging
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from queen.config import Settings
-from queen.core.errors import SettingError
-from queen.security.token_keys import (
-    EDWARDS_ALGORITHMS,
-    RSA_ALGORITHMS,
-    SECRET_ALGORITHMS,
-    FixedKeys,
-    KeySet,
-    fetch,
-    pem_key,
-    secret_key,
-)
-from queen.security.tokens import TokenRules, Verifier
+
+if TYPE_CHECKING:
+    from queen.security.tokens import Verifier
 
 log = logging.getLogger("queen.security")
 
 #: RFC 7518, section 3.2: a key for HS256 has at least as many bytes as its hash.
 _SECRET_BYTES_MIN = 32
-#: The placeholder for a secret in `deploy/`.
-_PUBLISHED = "change-me"
 #: Description of a server without authentication.
 OPEN = "no authentication"
-_PUBLIC = (*RSA_ALGORITHMS, *EDWARDS_ALGORITHMS)
 
 
 class RoleNames(Struct, frozen=True):
@@ -44,7 +32,7 @@ def role_names(settings: Settings) -> RoleNames:
     return RoleNames(settings.jwt.role_admin, settings.jwt.role_read_write, settings.jwt.role_read_only)
 
 
-def verifier_of(settings: Settings) -> Verifier | None:
+def verifier_of(settings: Settings) -> "Verifier | None":
     """The verifier of tokens; ``None`` without authentication.
 
     Raises:
@@ -52,48 +40,9 @@ def verifier_of(settings: Settings) -> Verifier | None:
     """
     if not settings.jwt.enabled:
         return None
-    fixed = FixedKeys(
-        [
-            *([secret_key(settings.jwt.secret)] if settings.jwt.secret else []),
-            *([pem_key(settings.jwt.public_key)] if settings.jwt.public_key else []),
-        ]
-    )
-    rules = TokenRules(
-        _algorithms(settings, fixed),
-        settings.jwt.issuer,
-        settings.jwt.audience,
-        settings.jwt.clock_skew_s,
-        settings.jwt.role_claim,
-        settings.jwt.roles_claim,
-        settings.jwt.require_expiry,
-    )
-    if settings.jwt.secret == _PUBLISHED:
-        raise SettingError(
-            f"JWT_SECRET is {_PUBLISHED!r}, a published example. Create a secret with `openssl rand -hex 32`"
-        )
-    url, timeout_s = settings.jwt.jwks_url, settings.jwt.jwks_timeout_ms / 1000
-    if not url:
-        return Verifier(rules, fixed)
-    return Verifier(rules, KeySet(fixed, lambda: fetch(url, timeout_s), settings.jwt.jwks_refresh_s))
+    from queen.security.verification import from_settings  # noqa: PLC0415 - its imports would be a fifth of each start
 
-
-def _algorithms(settings: Settings, fixed: FixedKeys) -> tuple[str, ...]:
-    if settings.jwt.jwks_url and settings.jwt.public_key:
-        raise SettingError("JWT_JWKS_URL and JWT_PUBLIC_KEY are both set: give only one of them")
-    every = (*SECRET_ALGORITHMS, *_PUBLIC)
-    wanted: Sequence[str] = every if settings.jwt.algorithm == "auto" else (settings.jwt.algorithm,)
-    usable = tuple(each for each in wanted if _has_key(settings, fixed, each))
-    if not usable:
-        need = {
-            "HS256": "JWT_SECRET",
-            "auto": "JWT_SECRET, JWT_PUBLIC_KEY or JWT_JWKS_URL",
-        }.get(settings.jwt.algorithm, f"JWT_JWKS_URL, or a JWT_PUBLIC_KEY for {settings.jwt.algorithm}")
-        raise SettingError(f"JWT_ENABLED with JWT_ALGORITHM={settings.jwt.algorithm} needs {need}")
-    return usable
-
-
-def _has_key(settings: Settings, fixed: FixedKeys, algorithm: str) -> bool:
-    return fixed.find(algorithm, None) is not None or (bool(settings.jwt.jwks_url) and algorithm in _PUBLIC)
+    return from_settings(settings)
 
 
 def describe(settings: Settings) -> str:

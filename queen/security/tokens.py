@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from queen.core.errors import KeysUnavailableError, UnauthorizedError
 from queen.core.limits import NAME_CHARS_MAX
+from queen.security.identity import Identity
 from queen.security.token_keys import Key, Keys
 
 # Warned about once, at the start (queen.security.authentication).
@@ -26,20 +27,6 @@ REMEMBERED_MAX = 10_000
 
 # Without padding, so that a token has only one spelling.
 _COMPACT = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
-
-
-class Identity(Struct, frozen=True):
-    """The caller of a request.
-
-    Attributes:
-        subject: the claim ``sub``.
-        roles: the values of the role claims.
-        expires_at: expiry of the token in seconds since 1970, including the leeway.
-    """
-
-    subject: str | None
-    roles: tuple[str, ...]
-    expires_at: float = float("inf")
 
 
 class TokenRules(Struct, frozen=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 from queen.http.access import ADMIN, Access
 from queen.http.request import QueenRequest
 from queen.operations.server import Server
-from queen.security.tokens import Identity
+from queen.security.identity import Identity
 from queen.sqs import signature
 from queen.sqs.errors import SqsError
 from queen.sqs.signature import Request, Signed
