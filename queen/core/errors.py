@@ -202,3 +202,17 @@ class SpoolDrainingError(QueenError):
     """Earlier pushes still wait in the spool, and this one must not overtake them; try again."""
 
     code = "spool_draining"
+
+
+def forget_frames(problem: BaseException) -> None:
+    """Drops the tracebacks of an error that becomes a value, and of its causes.
+
+    Their frames hold the requests of the failed call and, by way of these, the error. Such a cycle would keep all their
+    bytes until a full garbage collection, which is rare.
+    """
+    left: list[BaseException | None] = [problem]
+    while left:
+        error = left.pop()
+        if error is not None and error.__traceback__ is not None:  # causes may go round in a circle
+            error.__traceback__ = None
+            left += [error.__cause__, error.__context__]

@@ -23,6 +23,7 @@ from queen.core.errors import (
     LockedError,
     OverloadedError,
     QueenError,
+    forget_frames,
 )
 from queen.core.job_type import JobType
 from queen.core.limits import GROUP_BYTES_MAX, LOCK_WAIT_S
@@ -399,21 +400,20 @@ class Engine:
         """Makes the call of a batch; ``together``: the kinds of all that were sent in the same step."""
         offered.set(offer)
         leaves_alone.set(len(together) < 2)
+        keys, served = {job.key for job in batch}, len(batch)
         try:
-            jobs = self._still_to_serve(kind, batch)
+            batch[:] = self._still_to_serve(kind, batch)
+            served -= len(batch)
             if kind in self._lock_waits.waiting:
-                jobs = self._lock_waits.without_locked(kind, jobs, self._loop.time())
-            await self._execute(kind, jobs, offer)
+                batch[:] = self._lock_waits.without_locked(kind, batch, self._loop.time())
+            served += await self._execute(kind, batch, offer)
             for pop in self._context.prefetch.take_fresh() if self._context.prefetch.fresh else ():
                 self._check(self._waiters.next_of(pop, more=True))
         finally:
             if offer is not None:
                 self._take_back(offer)
-            self._job_queues[kind].done(batch)
+            self._job_queues[kind].done(keys, served)
             slots.give_back(kind)
-            for job in batch:
-                if job.gone:
-                    self._waiters.leave(job)
             self._lease_release.run()
             if self._context.unfinished and not self._subscribes:
                 self._subscribes = True
@@ -422,7 +422,7 @@ class Engine:
 
     def _still_to_serve(self, kind: JobType, batch: Sequence[Job]) -> list[Job]:
         """A batch without jobs whose sender has gone, and without pops that are answered from prefetched messages."""
-        jobs = [job for job in batch if not job.gone]
+        jobs = self._still_there(batch)
         if kind is not JobType.POP or not self._context.prefetch:
             return jobs
         rest = []
@@ -432,6 +432,13 @@ class Engine:
             else:
                 self._finish(job, popped)
         return rest
+
+    def _still_there(self, jobs: Sequence[Job]) -> list[Job]:
+        """The jobs whose sender still waits; the others leave."""
+        gone = [job for job in jobs if job.gone]
+        for job in gone:
+            self._waiters.leave(job)
+        return [job for job in jobs if not job.gone] if gone else [*jobs]
 
     async def _return_prefetched(self, batches: Sequence[PrefetchedBatch]) -> None:
         """Releases prefetched messages that no pop has asked for in time, so that other consumers get them."""
@@ -450,14 +457,14 @@ class Engine:
                 jobs = lock_queue.take_turn(fit)
                 # Only if another connection is free for other jobs.
                 waits_longer = slots.free and all([self._lock_waits.needs_one_lock(job) for job in jobs])
-                await self._execute(kind, jobs, wait_s=lock_queue.wait_s() if waits_longer else LOCK_WAIT_S)
+                await self._execute(kind, [*jobs], wait_s=lock_queue.wait_s() if waits_longer else LOCK_WAIT_S)
             else:
                 locked = await find_locked(self._context, lock_queue.locks)
                 for job in lock_queue.late(locked, self._loop.time()):
                     self._lock_waits.leave(kind, job, problem := locked_error())
                     self._end(job, problem)
                 jobs = lock_queue.take_free(locked, fit)
-                await self._execute(kind, jobs, wait_s=LOCK_WAIT_S)
+                await self._execute(kind, [*jobs], wait_s=LOCK_WAIT_S)
         finally:
             for job in jobs:
                 if job.gone:
@@ -470,17 +477,25 @@ class Engine:
             self._drain()
 
     async def _execute(
-        self, kind: JobType, batch: Sequence[Job], offer: Offer | None = None, *, wait_s: float | None = None
-    ) -> None:
-        """Executes a batch, in parts if a call fails; answers each job as soon as its result is known."""
+        self, kind: JobType, batch: list[Job], offer: Offer | None = None, *, wait_s: float | None = None
+    ) -> int:
+        """Executes a batch, in parts if a call fails; answers each job as soon as its result is known.
+
+        The batch is emptied, and nothing else here keeps a job that is answered: its future has the messages, and the
+        parts of a slow call may take minutes.
+
+        Returns:
+            How many of the answered jobs had not waited for messages before.
+        """
         if not batch:
-            return
-        rules, repeats = self._context.rules, not self._specs[kind].cold
-        bisection = Bisection(batch, rules, self._paces[kind], self._loop.time(), repeats=repeats, wait_s=wait_s)
+            return 0
+        served, rules, repeats = 0, self._context.rules, not self._specs[kind].cold
+        bisection = Bisection([*batch], rules, self._paces[kind], self._loop.time(), repeats=repeats, wait_s=wait_s)
+        batch.clear()
         while (part := bisection.next(self._loop.time())) is not None:
             if part.pause_s:
                 await asyncio.sleep(part.pause_s)
-            jobs = [job for job in part.requests if not job.gone]
+            jobs = self._still_there(part.requests)
             results, problem = await self._try(kind, jobs, part)
             outcomes = list(zip(jobs, results, strict=True))
             locks = await self._lock_waits.locks_met(kind, outcomes)
@@ -488,11 +503,13 @@ class Engine:
             if wait_s is not None or locks is not None:
                 answers = self._lock_waits.sort_out(kind, answers, self._loop.time())
             self._end_each(answers, problem)
+            served += len([job for job, _ in answers if not job.turn])
             if problem is None:
                 # After the answers, so that an error in counting or notifying cannot change them.
                 requests, results = [job.request for job, _ in answers], [result for _, result in answers]
                 self._context.counters.batch(kind, requests, results)
                 self._announce(kind, requests, results, offer)
+        return served
 
     def _end_each(self, answers: Sequence[tuple[Job, Any]], problem: Exception | None) -> None:
         """Answers jobs; ``problem`` is the error of their call."""
@@ -580,6 +597,7 @@ class Engine:
         except Exception as problem:
             if not isinstance(problem, QueenError):
                 log.exception("A %s call failed", kind.value)
+            forget_frames(problem)
             return [problem] * len(jobs), problem
         finally:
             call_limit_s.reset(limited)

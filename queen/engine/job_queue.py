@@ -172,14 +172,13 @@ class JobQueue:
         elif rest:
             self._ready[key] = rest
 
-    def done(self, batch: Sequence[Job]) -> None:
-        """Notes that the call of a batch has ended."""
+    def done(self, keys: Iterable[Hashable], served: int) -> None:
+        """Notes that the call of a batch with these keys has ended; ``served``: jobs whose clients may send again."""
         self.in_flight -= 1
-        for key in {job.key for job in batch}:
+        for key in keys:
             self._busy.discard(key)
             if jobs := self._blocked.pop(key, None):
                 self._ready[key] = jobs
                 self.ready += len(jobs)
         if self._linger is not None:
-            # A parked long poll has no answer yet.
-            self._linger.answered(len([job for job in batch if not job.turn]), self.ready)
+            self._linger.answered(served, self.ready)

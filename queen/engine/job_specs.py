@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from queen.core.errors import QueenError
+from queen.core.errors import QueenError, forget_frames
 from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.handlers.ack import ack
@@ -130,6 +130,7 @@ async def _run(context: Context, request: Callable[[Context], Awaitable[Any]]) -
     try:
         return await request(context)
     except QueenError as problem:
+        forget_frames(problem)
         return problem
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from msgspec import Struct, structs
 
-from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError
+from queen.core.errors import DatabaseUnavailableError, DataRejectedError, QueenError, forget_frames
 from queen.core.job_type import JobType
 from queen.engine.context import Context
 from queen.engine.engine import TASK_FAILED
@@ -191,6 +191,7 @@ class Router:
         except Exception as problem:
             if not isinstance(problem, QueenError):
                 log.exception(TASK_FAILED)
+            forget_frames(problem)
             result = problem
         finally:
             self._working.pop(job, None)

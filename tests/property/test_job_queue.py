@@ -36,7 +36,7 @@ def test_batches_keep_their_bounds_and_take_every_job_once(arrivals: list[tuple[
         # One with more items is in a batch of its own.
         assert len(batch) == 1 or sum(job.items for job in batch) <= POLICY.items_max
         taken += batch
-        job_queue.done(batch)
+        job_queue.done({job.key for job in batch}, len(batch))
     assert sorted(map(id, taken)) == sorted(map(id, jobs))
     for key in (None, "a", "b"):
         assert [job for job in taken if job.key == key] == [job for job in jobs if job.key == key]
@@ -53,7 +53,7 @@ def test_a_batch_is_filled_up_to_its_items_and_not_beyond() -> None:
     batches = []
     while len(job_queue):
         batches.append(batch := job_queue.take())
-        job_queue.done(batch)
+        job_queue.done({job.key for job in batch}, len(batch))
     loop.close()
     assert [[job.items for job in batch] for batch in batches] == [[999], [2, 998], [1], [5000], [1]]
 
@@ -83,7 +83,7 @@ class Pipelines:
         assert self.due_in_ms() == 0
         batch = self.job_queue.take()
         self.come(beside)
-        self.job_queue.done(batch)
+        self.job_queue.done({job.key for job in batch}, len(batch))
         return len(batch)
 
 
