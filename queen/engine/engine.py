@@ -495,21 +495,27 @@ class Engine:
         while (part := bisection.next(self._loop.time())) is not None:
             if part.pause_s:
                 await asyncio.sleep(part.pause_s)
-            jobs = self._still_there(part.requests)
-            results, problem = await self._try(kind, jobs, part)
-            outcomes = list(zip(jobs, results, strict=True))
-            locks = await self._lock_waits.locks_met(kind, outcomes)
-            answers = bisection.settle(part, outcomes, self._loop.time(), locks)
-            if wait_s is not None or locks is not None:
-                answers = self._lock_waits.sort_out(kind, answers, self._loop.time())
-            self._end_each(answers, problem)
-            served += len([job for job, _ in answers if not job.turn])
-            if problem is None:
-                # After the answers, so that an error in counting or notifying cannot change them.
-                requests, results = [job.request for job, _ in answers], [result for _, result in answers]
-                self._context.counters.batch(kind, requests, results)
-                self._announce(kind, requests, results, offer)
+            served += await self._execute_part(kind, part, bisection, offer, waits=wait_s is not None)
         return served
+
+    async def _execute_part(
+        self, kind: JobType, part: Part[Job], bisection: Bisection[Job], offer: Offer | None, *, waits: bool
+    ) -> int:
+        """Makes one call of a batch, and answers the jobs whose results are known then; ``waits``: for locks."""
+        jobs = self._still_there(part.requests)
+        results, problem = await self._try(kind, jobs, part)
+        outcomes = list(zip(jobs, results, strict=True))
+        locks = await self._lock_waits.locks_met(kind, outcomes)
+        answers = bisection.settle(part, outcomes, self._loop.time(), locks)
+        if waits or locks is not None:
+            answers = self._lock_waits.sort_out(kind, answers, self._loop.time())
+        self._end_each(answers, problem)
+        if problem is None:
+            # After the answers, so that an error in counting or notifying cannot change them.
+            requests, results = [job.request for job, _ in answers], [result for _, result in answers]
+            self._context.counters.batch(kind, requests, results)
+            self._announce(kind, requests, results, offer)
+        return len([job for job, _ in answers if not job.turn])
 
     def _end_each(self, answers: Sequence[tuple[Job, Any]], problem: Exception | None) -> None:
         """Answers jobs; ``problem`` is the error of their call."""

@@ -1,7 +1,7 @@
 """The queue of one kind of job: which jobs go together, and when. No I/O, no clock of its own."""
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from math import inf
 
 from queen.core.batch_policy import BatchPolicy

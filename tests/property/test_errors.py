@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -24,12 +25,9 @@ def without_collections() -> Iterator[None]:
 
 def fail(request: Request, kept: list[QueenError]) -> None:
     """An error with a cause, whose frame holds the error and the request."""
-    try:
-        raise OSError(str(request))
-    except OSError as cause:
-        problem = QueenError("it failed")
-        kept.append(problem)
-        raise problem from cause
+    cause = OSError(str(request))
+    kept.append(problem := QueenError("it failed"))
+    raise problem from cause
 
 
 @pytest.mark.usefixtures("without_collections")
@@ -37,14 +35,14 @@ def fail(request: Request, kept: list[QueenError]) -> None:
 def test_the_frames_of_a_failed_call_are_freed_while_its_error_is_kept(circle: bool) -> None:
     request, kept = Request(), list[QueenError]()
     gone = weakref.ref(request)
-    try:
+    with suppress(QueenError):
         fail(request, kept)
-    except QueenError as problem:
-        assert problem.__cause__ is not None
-        if circle:
-            problem.__cause__.__context__ = problem
-        forget_frames(problem)
+    [problem] = kept
+    assert problem.__cause__ is not None
+    if circle:
+        problem.__cause__.__context__ = problem
     del request
+    assert gone() is not None
+    forget_frames(problem)
     assert gone() is None
-    assert [str(problem) for problem in kept] == ["it failed"]
-    kept[0].__cause__ = None
+    problem.__cause__ = None

@@ -1,6 +1,8 @@
 """The policy for failures: any batch over a database in which requests are too slow, wait for locks and are refused."""
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
@@ -644,6 +646,29 @@ def test_the_engine_answers_innocent_requests_whatever_comes_with_them(batch: li
         assert (metrics.hot.free, [job_queue.in_flight for job_queue in metrics.job_queues]) == (4, [0, 0])
 
     run(live())
+
+
+def test_what_is_answered_is_freed_while_the_rest_of_a_slow_call_is_repeated() -> None:
+    """A pop's answer may have 16 MiB, and a batch 500 pops."""
+
+    async def live() -> None:
+        harness = Harness(Database())
+        jobs = harness.submit(JobType.PUSH, [*map(Request, range(39)), Request(39, seconds=1000.0)])
+        futures = [weakref.ref(job.future) for job in jobs]
+        del jobs
+        await asyncio.sleep(
+            RULES.limit_s + 1
+        )  # the first call was too slow, and the second half of its requests is, too
+        done = len(harness.database.carried_out)
+        assert done == 20
+        assert [future() for future in futures].count(None) == done
+        await harness.engine.stop()
+
+    gc.disable()
+    try:
+        run(live())
+    finally:
+        gc.enable()
 
 
 @checks("G-ISO-1", level=Level.MODEL)
