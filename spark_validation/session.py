@@ -219,8 +219,8 @@ def start(
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """What py4j says of an interrupted call, with a traceback, is nothing that its user has not done."""
-    return not record.getMessage().startswith("KeyboardInterrupt while")
+    """Not what py4j says, with a traceback, of a call that was interrupted or lost Java: the command's line says it."""
+    return not record.getMessage().startswith(("KeyboardInterrupt while", "Exception while sending command"))
 
 
 def end_java() -> None:

@@ -100,6 +100,7 @@ def of_checkers(calls: list[Call]) -> set[str]:
     return {NAMES.get(name, name) for name, verdict in found if verdict.violations}
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @given(st.lists(programs, min_size=RUNS, max_size=RUNS))
 @settings(

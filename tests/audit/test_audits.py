@@ -34,6 +34,7 @@ def test_every_audit_had_something_to_judge(planted):
     assert [verdict.audit for verdict in planted.verdicts if verdict.result is not Result.INVALID] == []
 
 
+@pytest.mark.nightly
 def test_what_a_journal_lacks_is_no_violation(blurred):
     assert {name: dict(audits) for name, audits in found(blurred.verdicts).items()} == {}
 
@@ -81,6 +82,7 @@ def journal(spark, calls: list[Call]) -> Inputs:
     return Inputs(spark.createDataFrame(arrow_table(Call, calls)))
 
 
+@pytest.mark.nightly
 def test_what_a_journal_does_not_touch_is_unknown(spark):
     """One push, pop and ack, and no log."""
     simple = Run("s", 1)
@@ -231,6 +233,7 @@ def told_less(call: Call, leases: str) -> Call:
     return replace_(call, pushes=pushes, deliveries=deliveries, acks=acks, lease=lease)
 
 
+@pytest.mark.nightly
 def test_a_queue_that_was_made_anew_is_not_judged_by_journals_without_message_ids(spark):
     """What they tell of a name may be of either queue."""
     first, later = Run("s", 1), Run("s", 50)
@@ -280,6 +283,7 @@ def test_a_server_time_without_its_precision_bounds_no_clock(spark):
     assert [tuple(row) for row in tables.Tables(given).clocks.collect()] == [("a", -7, 7, 0, False)]
 
 
+@pytest.mark.nightly
 def test_a_dead_letter_that_was_deleted_with_its_message_is_not_missed(spark):
     """Retention has removed the trace of the deletion, but the log of the server tells it."""
     scene = Scene(*ordinary("gone", 1))

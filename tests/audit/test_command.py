@@ -54,12 +54,14 @@ def large_requests(tmp_path):
     return folder
 
 
+@pytest.mark.nightly
 def test_large_requests_fit_into_little_memory(large_requests):
     ended = run("audit", "--journal", str(large_requests), "--guarantee", "G-ORD-3", "--driver-memory", "512m")
     assert ended.returncode == 0, ended.stderr
     assert "1 audits valid" in ended.stdout
 
 
+@pytest.mark.nightly
 def test_the_folder_for_what_spark_spills_may_have_a_space(journal, tmp_path):
     folder = tmp_path / "big disk"
     folder.mkdir()
@@ -164,6 +166,7 @@ def test_archive_and_watch_say_what_they_need():
         assert said in ended.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_a_log_is_archived_and_the_archive_audited(tmp_path, postgres):
     url = asyncio.run(create_database(postgres))
@@ -181,6 +184,7 @@ def test_a_log_is_archived_and_the_archive_audited(tmp_path, postgres):
     assert "1 audits valid, 0 invalid, 3 unknown" in ended.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_violations_in_a_journal_are_reported_while_watching(journal):
     calls = ordinary("w", 1)[1].calls

@@ -82,6 +82,7 @@ def test_load_with_a_kill_in_the_middle_is_audited_green(tmp_path: Path) -> None
     assert {"answered_pushes_are_in_the_log", "first_deliveries_in_offset_order", "the_log_has_no_gap"} <= judged
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_a_session_is_audited_before_its_server_is_gone(tmp_path: Path) -> None:
     size = ("--seconds", "12", "--runs", "1")
@@ -93,6 +94,7 @@ def test_a_session_is_audited_before_its_server_is_gone(tmp_path: Path) -> None:
     assert " audits valid, 0 invalid" in done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_what_sockets_were_told_is_audited_too(tmp_path: Path) -> None:
     done = run(
@@ -105,6 +107,7 @@ def test_what_sockets_were_told_is_audited_too(tmp_path: Path) -> None:
         assert judged[guarantee] == "valid"
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_of_two_servers_the_first_is_audited_with_its_own_journals(tmp_path: Path) -> None:
     """What the other one was told is not in the first one's log."""
@@ -126,6 +129,7 @@ def test_of_two_servers_the_first_is_audited_with_its_own_journals(tmp_path: Pat
     assert len(list(tmp_path.rglob("journal.parquet"))) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_the_same_on_a_server_with_a_fault_is_audited_red(tmp_path: Path, postgres: str) -> None:
     """It leaves out an offset between two flushes, and the audits of that guarantee say so; others do not."""
