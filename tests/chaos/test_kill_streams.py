@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from spec.guarantees import Level, checks
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import Server, open_folder, serving
 from tests.support.streams import cycle_of, upsert
 
@@ -108,7 +109,7 @@ async def run(server: Server, fault: Any, seed: int) -> tuple[list[Any], list[An
 
 
 @checks("G-STR-1", "G-STR-2", level=Level.FAULTS)
-@pytest.mark.parametrize("fault", [kill_workers, end_back_ends])
+@pytest.mark.parametrize("fault", mostly_at_night([kill_workers, end_back_ends], [kill_workers]))
 def test_killing_processes_under_streams_no_loss_no_duplicates(fault: Any) -> None:
     seed = random.SystemRandom().randrange(10**6)
     print(f"seed {seed}")

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from spec.guarantees import Level, checks
@@ -144,6 +145,7 @@ def test_killing_processes_loses_nothing_and_keeps_groups_in_order() -> None:
         Run(server).carry_out(kill)
 
 
+@pytest.mark.nightly
 @checks("G-SQS-1", "G-SQS-3", "G-SQS-4", "G-SQS-14", level=Level.FAULTS)
 def test_a_fail_over_to_a_standby_loses_nothing_and_keeps_groups_in_order() -> None:
     """The primary is gone until sends were spooled; then the standby takes its place, and receives go on."""

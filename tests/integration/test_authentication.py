@@ -264,6 +264,7 @@ async def test_the_published_client_with_a_token(client_python: Path, guarded: S
     assert outcome["first_ack"]["success"] is True
 
 
+@pytest.mark.nightly
 def test_queen_verify_with_a_token(guarded: Server) -> None:
     url, only = f"http://127.0.0.1:{guarded.port}", "--only=G-IDEM-4"
     for result in (verify(url, only, f"--token={token()}"), verify(url, only, QUEEN_TOKEN=token())):

@@ -67,8 +67,8 @@ def worlds(postgres: str) -> Iterator[Worlds]:
 @pytest.mark.parametrize(
     ("shape", "case"),
     [
-        # Five of six at night.
-        pytest.param(shape, case, id=f"{shape.name}: {case.name}", marks=[pytest.mark.nightly] if number % 6 else [])
+        # Eleven of twelve at night.
+        pytest.param(shape, case, id=f"{shape.name}: {case.name}", marks=[pytest.mark.nightly] if number % 12 else [])
         for number, (shape, case) in enumerate(CASES)
     ],
 )

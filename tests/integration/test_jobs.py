@@ -42,6 +42,7 @@ async def works(api: Api, database: "asyncpg.Connection[Any]") -> None:
     )
 
 
+@pytest.mark.nightly
 @checks("G-RET-4", level=Level.LIVE)
 async def test_one_leads_for_two_instances_and_another_takes_over(postgres: str) -> None:
     url = await create_database(postgres)

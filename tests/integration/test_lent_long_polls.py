@@ -91,6 +91,7 @@ async def test_long_polls_are_served_wherever_messages_are_pushed(both: Workers,
         assert [each["data"] for each in came if each["partition"] == partition] == list(range(MANY))
 
 
+@pytest.mark.nightly
 @checks("G-GRP-1", level=Level.LIVE)
 async def test_each_group_gets_each_message_in_whichever_worker_it_waits(both: Workers, queue: str) -> None:
     groups = [asyncio.ensure_future(consume(api, queue, MANY, f"g{n}")) for n, api in enumerate(both.consumers)]

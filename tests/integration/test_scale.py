@@ -113,6 +113,7 @@ _OTHERS = (
 )
 
 
+@pytest.mark.nightly
 async def test_six_connections_and_little_memory_are_enough_under_load(database: str, folder: Path) -> None:
     """Ten clients at a time, as simple-mq's load test has: nothing fails, and no worker is killed."""
     with memory_limit(256 << 20) as limit:

@@ -336,6 +336,7 @@ async def test_a_change_whose_connection_breaks_says_so_and_is_taken_up(fresh: d
     assert [(each.version, each.opened, each.names(2)) for each in lists if each] == [(2, 2, ["a", "b"])] * 3
 
 
+@pytest.mark.nightly
 async def test_an_added_database_that_cannot_be_used_yet_is_used_when_it_can(
     fresh: dict[str, str], tmp_path: Path
 ) -> None:

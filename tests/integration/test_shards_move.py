@@ -52,6 +52,7 @@ async def fetch(url: str, query: str) -> list[Any]:
         await connection.close()
 
 
+@pytest.mark.nightly
 @checks("G-SHARD-8", level=Level.LIVE)
 async def test_a_drained_database_is_empty_after_a_move(databases: dict[str, str], api: httpx.AsyncClient) -> None:
     partitions = [f"p{number}" for number in range(20)]
@@ -132,6 +133,7 @@ async def test_a_stream_goes_on_while_its_partitions_move(databases: dict[str, s
         assert await streams.state(query_id, part) == {"sum": sums[partition]}
 
 
+@pytest.mark.nightly
 async def test_only_what_is_wanted_moves(databases: dict[str, str], api: httpx.AsyncClient) -> None:
     await push(api, items("one", "in@b", *[f"p{number}" for number in range(12)]))
     await push(api, items("two", "in@b", "in@a"))

@@ -281,6 +281,7 @@ def test_folder_that_cannot_be_used_is_refused_at_the_start(tmp_path: Path, give
 # ---------------------------------------------------------------- poison
 
 
+@pytest.mark.nightly
 @checks("G-SPOOL-5", level=Level.FAULTS)
 async def test_rejected_records_are_set_aside_for_an_operator(
     server: Server, api: Api, postgres: FragilePostgres, folder: Path, spool: Spool, queue: str

@@ -268,6 +268,7 @@ async def test_requests_with_several_partitions_are_held_back_whole_and_twenty_c
     await tale.is_true(postgres)
 
 
+@pytest.mark.nightly
 @checks("G-SPOOL-9", "G-SPOOL-2", "G-SPOOL-3", level=Level.FAULTS)
 async def test_held_back_requests_survive_workers_and_the_server(
     server: Server, api: Api, postgres: FragilePostgres, folder: Path, queue: str

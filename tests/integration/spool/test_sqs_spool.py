@@ -59,6 +59,7 @@ def maintenance(server: Server, *, on: bool) -> None:
         wait_until_drained(server)
 
 
+@pytest.mark.nightly
 @checks("G-SQS-14", level=Level.FAULTS)
 def test_sends_during_an_outage_are_answered_and_received_once_and_in_order(
     postgres: FragilePostgres, server: Server, folder: Path, sqs: Any, make: Queues
