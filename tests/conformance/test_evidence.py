@@ -10,6 +10,7 @@ from spec.conformance import run
 from tests.conformance.test_verify import Forgetful, Loses, broken
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.run import mutated, serving_copy
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import open_folder, serving
 from tests.support.stubs import stub
 
@@ -22,7 +23,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", mostly_at_night(FAULTS, ["a lease is not exclusive"]))
 def test_the_script_of_a_violation_shows_it(name: str, tmp_path: Path) -> None:
     [mutant] = [each for each in MUTANTS if each.name == name]
     with open_folder() as place, mutated(mutant) as tree, serving_copy(tree, place / "data") as server:

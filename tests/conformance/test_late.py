@@ -17,10 +17,11 @@ from tests.conformance.test_verify import run_alone
 from tests.mutants.catalogue import MUTANTS
 from tests.mutants.mutant import Mutant
 from tests.support.late import LATE, SHOWS_LATE, showing_late
+from tests.support.nightly import mostly_at_night
 from tests.support.verifying import verify
 
 
-@pytest.mark.parametrize("kind", LATE)
+@pytest.mark.parametrize("kind", mostly_at_night(LATE, [*LATE][:1]))
 def test_a_server_that_is_late_is_not_accused(kind: str) -> None:
     with LATE[kind]() as url:
         result = verify(url, "--profile=quick", "--seed=7", "--json")
@@ -50,7 +51,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("name", mostly_at_night(HIDDEN, ["no dedupe at all"]))
 def test_what_a_server_shows_late_refutes_it_all_the_same(name: str) -> None:
     [mutant] = [each for each in MUTANTS if each.name == name]
     both = Mutant(mutant.guarantee, name, (*SHOWS_LATE.edits, *mutant.edits))

@@ -20,6 +20,7 @@ from spec.conformance.broker import UnavailableError
 from spec.conformance.lab import Lab, expect
 from spec.conformance.report import Row
 from spec.guarantees import GUARANTEES, Check, Level
+from tests.support.nightly import mostly_at_night
 from tests.support.processes import ROOT, Server, clean_environment, free_port, open_folder, serving, wait_until
 from tests.support.stubs import Proxy, Stub, stub
 from tests.support.verifying import LIMIT_S, command, verify
@@ -321,10 +322,13 @@ def broken(kind: type[Stub], tmp_path: Path, *options: str, **shared: Any) -> tu
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        Garbage, Html, AlwaysYes, WrongShapes, Refuses, Redirects, Unauthorized, Unavailable, Closes, NoHttp, Hangs,
-        HangsLater, Drips,
-    ],
+    mostly_at_night(
+        [
+            Garbage, Html, AlwaysYes, WrongShapes, Refuses, Redirects, Unauthorized, Unavailable, Closes, NoHttp, Hangs,
+            HangsLater, Drips,
+        ],
+        [Garbage, WrongShapes, Unavailable, Closes, HangsLater],
+    ),
 )  # fmt: skip
 def test_a_broken_server_gets_a_report(kind: type[Stub], tmp_path: Path) -> None:
     report, _ = broken(kind, tmp_path)
