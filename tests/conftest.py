@@ -80,9 +80,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds ``--guarantee G-ORD-2``, only the tests that check it, and which schedules of faults are run."""
     parser.addoption("--guarantee", help="Run only the tests that check this guarantee, such as G-ORD-2.")
     chaos = parser.getgroup("schedules of faults (tests/chaos/test_schedules.py)")
-    chaos.addoption("--schedules", type=int, help="How many schedules are run: 10 by default, 1 with --seed.")
+    chaos.addoption("--schedules", type=int, help="How many schedules are run: 1 by default with --seed.")
     chaos.addoption("--seed", help="The seed of the first schedule, or `random`; those that follow count up.")
-    chaos.addoption("--databases", type=int, help="Over so many databases: by default 1, and 3 in one schedule more.")
+    chaos.addoption("--databases", type=int, help="Over so many databases: 1 by default, and 3 in one schedule.")
     chaos.addoption("--faults", help="Only these faults of the schedules, by their numbers in the timeline: 0,3.")
 
 

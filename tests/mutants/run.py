@@ -138,7 +138,9 @@ def _verify(address: str, seed: int, guarantee: str) -> Report:
 
 def _tested(mutant: Mutant, tree: Path) -> Verdict:
     """The tests of the copy, which start servers from it."""
-    command = [sys.executable, "-m", "pytest", mutant.tests, "--guarantee", mutant.guarantee, "-x", "-q", "--tb=line"]
+    # -m "": those of the night, too.
+    which = [mutant.tests, "--guarantee", mutant.guarantee, "-m", ""]
+    command = [sys.executable, "-m", "pytest", *which, "-x", "-q", "--tb=line"]
     environment = {
         name: value for name, value in os.environ.items() if name not in {"PYTHONSAFEPATH", "QUEEN_TEST_DSN"}
     }
