@@ -7,6 +7,7 @@ from queue import Empty, SimpleQueue
 
 from msgspec import Struct
 
+from queen.core.errors import forget_frames
 from queen.spool.format import Record
 from queen.spool.spool import Entry, Spool, entry_of
 
@@ -70,6 +71,7 @@ class SpoolWriter:
             )
         except Exception as problem:
             self.refused = True
+            forget_frames(problem)
             return problem
         self.refused = False
         return outcome

@@ -1,13 +1,19 @@
 """Errors that become values hold nothing of the calls that failed."""
 
+import asyncio
 import gc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from queen.core.errors import QueenError, forget_frames
+from queen.spool.format import Record
+from queen.spool.spool import Entry
+from queen.spool.writer import Order, SpoolWriter
 
 
 class Request:
@@ -46,3 +52,22 @@ def test_the_frames_of_a_failed_call_are_freed_while_its_error_is_kept(circle: b
     forget_frames(problem)
     assert gone() is None
     problem.__cause__ = None
+
+
+class Refuses:
+    """A spool whose disk fails."""
+
+    def append(self, _entries: Sequence[Entry], *, insist: bool) -> bool:
+        raise OSError(f"no space left, {insist=}")
+
+
+@pytest.mark.usefixtures("without_collections")
+async def test_the_records_of_a_failed_append_to_the_spool_are_freed() -> None:
+    spool: Any = Refuses()
+    writer = SpoolWriter(spool)
+    appends = [writer.append(Record(uuid4(), None, 1.0, []), insist=False) for _ in range(3)]
+    assert {type(outcome) for outcome in await asyncio.gather(*appends, return_exceptions=True)} == {OSError}
+    writer.close()
+    del appends
+    await asyncio.sleep(0)
+    assert [each for each in gc.get_objects() if isinstance(each, Order)] == []
