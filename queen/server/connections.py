@@ -25,9 +25,8 @@ log = logging.getLogger("queen.server")
 
 #: Bodies up to this size are read even while others wait for room.
 _SMALL_BYTES = 64 << 10
-#: A check that comes later than this after the last one closes nothing: the worker was busy, and what clients have sent
-#: meanwhile has not been read.
-_CHECK_LATE_S = 2.0
+#: The time between two checks; and by how much a check must be late for deadlines to be postponed.
+_CHECK_S, _LATE_S = 1.0, 1.0
 #: The share of connections to close if the limit is reached.
 _CLOSED_AT_A_TIME = 1 / 16
 
@@ -101,6 +100,9 @@ class Connection(Protocol):
     def measure(self) -> None:
         """Measures how much of its answer the client has read."""
 
+    def postpone(self, seconds: float) -> None:
+        """Moves the deadline."""
+
     def end(self, now: float) -> None:
         """Closes it after its deadline."""
 
@@ -129,7 +131,7 @@ class Connections:
         self.bytes = 0
         self.unfinished = 0
         self.is_crowded = False
-        self._checked_at, self._was_late = inf, False
+        self._checked_at = inf
         self._waiting: dict[Connection, None] = {}
         self._ahead: Connection | None = None
         self._refused: Counter[int] = Counter()
@@ -243,11 +245,14 @@ class Connections:
         return len(connections) <= bound
 
     def check(self, connections: Iterable[Connection], now: float) -> None:
-        """Closes connections after their deadlines; called every second."""
-        late, self._checked_at = now - self._checked_at > _CHECK_LATE_S, now
-        self._was_late = late and not self._was_late
-        if self._was_late:
-            return
+        """Closes connections after their deadlines; called every second.
+
+        Time in which the worker stood still does not count: what clients have sent meanwhile has not been read.
+        """
+        late_s, self._checked_at = now - self._checked_at - _CHECK_S, now
+        if late_s > _LATE_S:
+            for connection in connections:
+                connection.postpone(late_s)
         for connection in [each for each in connections if each.deadline < now]:
             connection.end(now)
         for _ in range(len(self._waiting)):

@@ -466,6 +466,11 @@ class OneWriteProtocol(HttpToolsProtocol):
         if self.flow.write_paused and self._count_unread() < before:
             self.since = self.loop.time()
 
+    def postpone(self, seconds: float) -> None:
+        """Moves the deadline, and the end of the time over which the speed of a body is measured."""
+        self.deadline += seconds
+        self._judged_at += seconds if self._judged_at else 0.0
+
     def end(self, now: float) -> None:
         """Ends a connection that has taken too long."""
         match self.stage:

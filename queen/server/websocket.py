@@ -241,6 +241,9 @@ class QueenWebSocket(WebSocketsSansIOProtocol):
         if self.held < before:
             self.since = self.loop.time()
 
+    def postpone(self, seconds: float) -> None:
+        """Does nothing: it has no deadline."""
+
     def end(self, now: float) -> None:
         """Never called: it has no deadline."""
 

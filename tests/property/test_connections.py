@@ -28,6 +28,9 @@ class Client:
         if self.reads:
             self.since = 1e9
 
+    def postpone(self, seconds: float) -> None:
+        raise AssertionError(seconds)
+
     def end(self, now: float) -> None:
         raise AssertionError(now)
 
@@ -90,21 +93,31 @@ def test_many_small_incomplete_requests_are_refused(shared: Connections) -> None
     assert not begun[-1].is_given_up
 
 
-class Late(Client):
-    """A connection whose deadline is over."""
+class Expecting(Client):
+    """A connection that owes something until a time."""
 
-    deadline = 0.0
-    ended = 0
+    deadline = 10.0
+    ended_at = inf
+
+    def postpone(self, seconds: float) -> None:
+        self.deadline += seconds
 
     def end(self, now: float) -> None:
-        assert now > self.deadline
-        self.ended += 1
+        self.ended_at = min(self.ended_at, now)
 
 
-def test_nobody_is_ended_before_what_came_during_a_stall_of_the_worker_was_read(shared: Connections) -> None:
-    client = Late(shared, Stage.BODY, MIB, since=0)
-    ended = []
-    for now in (1.0, 2.0, 7.0, 8.0, 14.0, 21.0, 28.0, 29.0):
+@pytest.mark.parametrize(
+    ("checks", "ended_at"),
+    [
+        ([*range(1, 20)], 11),
+        ([1, 2, 3.9, 5.8, 7, 8, 9, 10, 11], 11),  # a little late
+        ([1, 8, 15, 22, 29, 30, 31, 32, 33, 34, 35], 35),  # four times six seconds
+    ],
+)
+def test_time_in_which_the_worker_stood_still_does_not_count(
+    shared: Connections, checks: list[float], ended_at: float
+) -> None:
+    client = Expecting(shared, Stage.BODY, MIB, since=0)
+    for now in checks:
         shared.check(everybody(client), now)
-        ended.append(client.ended)
-    assert ended == [1, 2, 2, 3, 3, 4, 4, 5]
+    assert client.ended_at == ended_at
