@@ -155,7 +155,6 @@ async def consume(both: Both, queue: str, group: str | None, *, partitions: list
             assert all(each["success"] for each in await side.ask("POST", "/api/v1/ack/batch", body))
 
 
-@pytest.mark.nightly
 async def test_lists_and_figures_are_the_same(both: Both) -> None:
     for queue, task in (("orders", "pay"), ("bills", "book"), ("empty", "book")):
         await both.same(
