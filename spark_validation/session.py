@@ -204,6 +204,7 @@ def start(
     for name, value in {**_SETTINGS, **(_LOCAL if local else {}), **own, **options}.items():
         builder = builder.config(name, value)
     logging.getLogger().addFilter(_is_news)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # its errors are raised, too
     # PySpark's own handler of SIGINT would replace that of the command.
     before = signal.getsignal(signal.SIGINT)
     try:
