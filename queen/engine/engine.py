@@ -451,28 +451,29 @@ class Engine:
     async def _call_lock_queue(self, kind: JobType, round_: Round[Job], slots: "Slots[JobType]") -> None:
         """The next call for some of the jobs that wait for locks."""
         lock_queue, fit = self._lock_waits.queue(kind), self._job_queues[kind].fit
-        jobs: list[Job] = []
+        called, wait_s = False, LOCK_WAIT_S
         try:
             if round_ is lock_queue.turn:
                 jobs = lock_queue.take_turn(fit)
                 # Only if another connection is free for other jobs.
-                waits_longer = slots.free and all([self._lock_waits.needs_one_lock(job) for job in jobs])
-                await self._execute(kind, [*jobs], wait_s=lock_queue.wait_s() if waits_longer else LOCK_WAIT_S)
+                if slots.free and all([self._lock_waits.needs_one_lock(job) for job in jobs]):
+                    wait_s = lock_queue.wait_s()
             else:
                 locked = await find_locked(self._context, lock_queue.locks)
                 for job in lock_queue.late(locked, self._loop.time()):
                     self._lock_waits.leave(kind, job, problem := locked_error())
                     self._end(job, problem)
                 jobs = lock_queue.take_free(locked, fit)
-                await self._execute(kind, [*jobs], wait_s=LOCK_WAIT_S)
+            called = bool(jobs)
+            await self._execute(kind, jobs, wait_s=wait_s)
         finally:
-            for job in jobs:
+            for job in lock_queue.called(round_):
                 if job.gone:
                     self._lock_waits.leave(kind, job, None)
                     self._waiters.leave(job)
             slots.give_back(kind)
             self._drain()
-            await asyncio.sleep(lock_queue.end(round_, jobs, self._loop.time()))
+            await asyncio.sleep(lock_queue.end(round_, self._loop.time(), called=called))
             round_.under_way = False
             self._drain()
 

@@ -1,6 +1,6 @@
 """Requests of one kind that wait for locks of other transactions in PostgreSQL. No I/O, no clock."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from collections.abc import Set as AbstractSet
 from itertools import chain, takewhile
 from math import inf
@@ -141,18 +141,21 @@ class LockQueue(Generic[R, L]):
                 return requests
         return []
 
-    def end(self, round_: Round[R], requests: Sequence[R], now: float) -> float:
-        """Notes that the call of a round has ended; returns the pause before the next one, in seconds.
+    def called(self, round_: Round[R]) -> list[R]:
+        """The requests of the call of a round that have no answer yet."""
+        return [request for request, called in self._called.items() if called is round_]
+
+    def end(self, round_: Round[R], now: float, *, called: bool) -> float:
+        """Notes that a round has ended, in which a call was made or not; returns the pause before the next, in seconds.
 
         There is no pause while the time of other requests is over: each of them gets one more call, and pauses would
         delay them all.
         """
-        for request in requests:
-            if self._called.get(request) is round_:
-                del self._called[request]
+        for request in self.called(round_):
+            del self._called[request]
         pause_s = round_.pause_s()
         _, oldest = next(iter(self._waiting.values()), (None, inf))
-        return 0.0 if requests and oldest <= now else pause_s
+        return 0.0 if called and oldest <= now else pause_s
 
     def wait_s(self) -> float:
         """How long a call may wait for a lock if its requests hold no other lock meanwhile."""

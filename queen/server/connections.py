@@ -25,8 +25,10 @@ log = logging.getLogger("queen.server")
 
 #: Bodies up to this size are read even while others wait for room.
 _SMALL_BYTES = 64 << 10
-#: The time between two checks; and by how much a check must be late for deadlines to be postponed.
-_CHECK_S, _LATE_S = 1.0, 1.0
+#: The time between two checks of deadlines.
+CHECK_S = 1.0
+#: By how much a check must be late for deadlines to be postponed.
+_LATE_S = 1.0
 #: The share of connections to close if the limit is reached.
 _CLOSED_AT_A_TIME = 1 / 16
 
@@ -245,11 +247,11 @@ class Connections:
         return len(connections) <= bound
 
     def check(self, connections: Iterable[Connection], now: float) -> None:
-        """Closes connections after their deadlines; called every second.
+        """Closes connections after their deadlines; called every ``CHECK_S``.
 
         Time in which the worker stood still does not count: what clients have sent meanwhile has not been read.
         """
-        late_s, self._checked_at = now - self._checked_at - _CHECK_S, now
+        late_s, self._checked_at = now - self._checked_at - CHECK_S, now
         if late_s > _LATE_S:
             for connection in connections:
                 connection.postpone(late_s)

@@ -18,15 +18,13 @@ from uvicorn_worker import UvicornWorker
 
 from queen.config import Settings, from_environment
 from queen.core import limits
-from queen.server.connections import Bounds, Connections
+from queen.server.connections import CHECK_S, Bounds, Connections
 from queen.server.protocol import OneWriteProtocol
 from queen.server.websocket import QueenWebSocket
 from queen.system import open_files
 from queen.system.memory import return_large_pieces
 from queen.system.parent_death import die_with
 
-#: Interval of heartbeats to gunicorn, and of the check of connections.
-_HEARTBEAT_S = 1.0
 _COLLECT_AFTER_OBJECTS = 50_000
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 
@@ -114,7 +112,7 @@ class QueenWorker(UvicornWorker):  # type: ignore[misc]
         while True:
             self.notify()
             self._connections.check(server.server_state.connections, loop.time())  # type: ignore[arg-type]
-            await asyncio.sleep(_HEARTBEAT_S)
+            await asyncio.sleep(CHECK_S)
 
 
 def _bounds(settings: Settings) -> Bounds:

@@ -69,5 +69,4 @@ async def test_the_records_of_a_failed_append_to_the_spool_are_freed() -> None:
     assert {type(outcome) for outcome in await asyncio.gather(*appends, return_exceptions=True)} == {OSError}
     writer.close()
     del appends
-    await asyncio.sleep(0)
     assert [each for each in gc.get_objects() if isinstance(each, Order)] == []
