@@ -255,8 +255,9 @@ class Connections:
         if late_s > _LATE_S:
             for connection in connections:
                 connection.postpone(late_s)
-        for connection in [each for each in connections if each.deadline < now]:
-            connection.end(now)
+        for connection in list(connections):
+            if connection.deadline < now:  # still: the end of another one may just have made room for it
+                connection.end(now)
         for _ in range(len(self._waiting)):
             self.release(0)
         if self._refused:

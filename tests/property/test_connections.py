@@ -121,3 +121,28 @@ def test_time_in_which_the_worker_stood_still_does_not_count(
     for now in checks:
         shared.check(everybody(client), now)
     assert client.ended_at == ended_at
+
+
+class HeldBack(Expecting):
+    """A body that waits for room. Its end makes room, and so does not only end this connection's waiting."""
+
+    def end(self, now: float) -> None:
+        super().end(now)
+        self.shared.forget(self)
+        self.shared.release(self.held)
+
+    def stop_reading(self) -> None:
+        self.deadline = 10.0
+
+    def read_on(self) -> None:
+        self.deadline = 30.0
+
+
+def test_a_body_for_which_the_end_of_another_makes_room_is_read_on(shared: Connections) -> None:
+    served = Client(shared, Stage.BUSY, 70 * MIB, since=0)
+    bodies = [HeldBack(shared, Stage.BODY, 20 * MIB, since, unfinished=20 * MIB) for since in (1, 2)]
+    everyone = everybody(served, *bodies)
+    assert [shared.is_held_back(each, everyone) for each in bodies] == [True, True]
+    shared.release(30 * MIB)  # not enough for both: 80 of 64 MiB
+    shared.check(everyone, 11)
+    assert [(each.ended_at, each.deadline) for each in bodies] == [(11, 10), (inf, 30)]
