@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from . import plan, segments
-from .columns import Place, Wanted
+from .columns import Wanted
 from .database import connected, each, run
 from .errors import DataLossError
 from .options import ReadOptions
@@ -27,10 +27,6 @@ except ImportError:  # Spark 4.1 has neither limits nor this trigger for Python 
 
 
 Ends = dict[str, int]
-_PLACES = """
-SELECT p.id AS number, q.name AS queue, p.name AS partition
-FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id WHERE p.id = ANY($1::bigint [])
-"""
 
 
 class QueenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -106,11 +102,11 @@ class QueenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _tasks(self, start: Ends, end: Ends) -> list[segments.Task]:
         grown = {int(part): (start.get(part, 0), upto) for part, upto in end.items() if upto > start.get(part, 0)}
         async with each(self._options.logs, connected) as databases:
-            chosen = []
-            for log, connection in databases:
-                rows = await connection.fetch(_PLACES, list(grown))
-                places = [Place(row["number"], row["queue"], row["partition"], log.name) for row in rows]
-                chosen.append([Range(place, *grown[place.number]) for place in places])
+            found = await plan.lanes(databases, self._options, strict=False)
+            chosen = [
+                [Range(lane.place, *grown[lane.place.number]) for lane in some if lane.place.number in grown]
+                for some in found
+            ]
             if (there := sum(map(len, chosen))) < len(grown) and self._options.fail_on_data_loss:
                 raise DataLossError(
                     f"{len(grown) - there} partitions were removed before their messages were read, perhaps with "

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from pyspark_queen.database import CONNECT_S, reason
 from pyspark_queen.options import Log, logs_of
+from pyspark_queen.plan import with_leaving
 
 from ..errors import AwayError, JournalError, ReplicaError
 from ..journal.files import decode_line, files_of
@@ -32,14 +33,16 @@ Ends = dict[str, Places]
 
 _PARTS_A_TASK = 500
 _TAIL = 1 << 20
-_HEADS = "SELECT part_id, next_off, pg_is_in_recovery() AS replica FROM queen.log_ends"
+_ENDS = "SELECT part_id, next_off FROM queen.log_ends", "m.number, m.next_off"
+_HEADS = "SELECT e.part_id, e.next_off, pg_is_in_recovery() AS replica FROM ({}) AS e"
+_NAMES = "SELECT id AS number, queue_id, name AS partition FROM queen.partitions", "m.number, m.queue_id, m.partition"
 _SEGMENTS = """
 SELECT
-    q.name AS queue, p.name AS partition, s.part_id AS part, s.last_off - s.n + 1 AS first, s.last_off AS last,
+    q.name AS queue, p.partition, s.part_id AS part, s.last_off - s.n + 1 AS first, s.last_off AS last,
     (extract(epoch FROM s.created_at) * 1000000)::bigint AS created_at, s.ids, w.since, o.oldest,
     d.deleted
 FROM unnest($1::bigint [], $2::bigint [], $3::bigint []) AS w (part_id, since, till)
-JOIN queen.partitions AS p ON p.id = w.part_id
+JOIN ({}) AS p ON p.number = w.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id
 CROSS JOIN LATERAL (
     SELECT f.last_off - f.n + 1 AS oldest FROM queen.segments AS f
@@ -62,13 +65,15 @@ _AWAY = (
 )  # fmt: skip
 
 
-def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
-    """Rows of a query, from each of several databases.
+def _ask(dsn: str, query: str, partitions: tuple[str, str], *arguments: object) -> list[Any]:
+    """Rows of a query about partitions, from each of several databases. Of one that moves, two may have rows.
 
     Raises:
         AwayError: PostgreSQL cannot be reached now.
     """
-    return [row for log in logs_of(dsn) for row in _ask_one(log, query, *arguments)]
+    logs = logs_of(dsn)
+    whole = query.format(with_leaving(*partitions, len(logs)))
+    return [row for log in logs for row in _ask_one(log, whole, *arguments)]
 
 
 def _ask_one(log: Log, query: str, *arguments: object) -> list[Any]:
@@ -95,10 +100,14 @@ def heads(dsn: str, *, beside_journals: bool = False) -> dict[str, int]:
         AwayError: PostgreSQL cannot be reached now.
         ReplicaError: it may lag behind the journals that it is compared with.
     """
-    rows = _ask(dsn, _HEADS)
+    rows = _ask(dsn, _HEADS, _ENDS)
     if beside_journals and any(row["replica"] for row in rows):
         raise ReplicaError
-    return {str(row["part_id"]): row["next_off"] for row in rows}
+    ends: Places = {}
+    for row in rows:
+        part = str(row["part_id"])
+        ends[part] = max(ends.get(part, 0), row["next_off"])
+    return ends
 
 
 class Parts(InputPartition):
@@ -125,7 +134,8 @@ class Segments:
 
     def read(self, task: Parts) -> Iterator[Row]:
         """The segments between the heads."""
-        for row in _ask(self._dsn, _SEGMENTS, *map(list, zip(*task.parts, strict=True))):
+        rows = _ask(self._dsn, _SEGMENTS, _NAMES, *map(list, zip(*task.parts, strict=True)))
+        for row in {(row["part"], row["last"]): row for row in rows}.values():
             # A damaged segment, which the audit reports, has fewer than it should.
             ids = row["ids"] or b""
             hashes = (np.frombuffer(ids[: len(ids) // 16 * 16], ">u8")[::2] >> np.uint64(4)).tolist()

@@ -219,7 +219,9 @@ class Cluster:
             except CommandError:  # it is one no more
                 return None
             wanted = 2 - len(leaving_out)
-            in_sync = not self.settings["synchronous_mode"] or {"sync", "quorum"} & set(states)
+            # PostgreSQL waits for a standby before etcd says that it may take over.
+            members = (primary.ask("/cluster") or {}).get("members", [])
+            in_sync = not self.settings["synchronous_mode"] or "sync_standby" in [each["role"] for each in members]
             return primary if len(states) == wanted and in_sync else None
 
         return wait_until(is_whole, "all standbys", _START_S)
