@@ -33,6 +33,13 @@ appender.stderr.layout.alwaysWriteExceptions = false
 # With a level of its own it does not say that it sets one.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
+# They say what the error of the query says, too; the live audit goes on after some.
+logger.task.name = org.apache.spark.executor.Executor
+logger.task.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.stream.name = org.apache.spark.sql.execution.streaming
+logger.stream.level = off
 """
 _SETTINGS = {
     "spark.ui.enabled": "false",

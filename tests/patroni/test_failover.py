@@ -20,7 +20,7 @@ from tests.support.traffic import Journal, Traffic
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Cluster]:
     """One for all faults: each ends with three whole nodes."""
-    with open_folder() as folder, cluster(folder / "cluster", wal_mb=192) as made:
+    with open_folder() as folder, cluster(folder / "cluster", wal_mb=512) as made:
         yield made
 
 
