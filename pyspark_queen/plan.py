@@ -8,6 +8,7 @@ import asyncpg
 from msgspec import Struct
 from msgspec.structs import replace
 
+from . import moves
 from .columns import Place
 from .database import Connection
 from .errors import DataLossError, OptionError, SourceError
@@ -16,28 +17,20 @@ from .options import EARLIEST, LATEST, Log, Offsets, ReadOptions, nearest
 BYTES_A_TASK = 128 << 20
 _FULL = 1 + 1e-9
 
-_HERE = """
-SELECT p.id AS number, p.queue_id, p.name AS partition, l.next_off, false AS leaving
-FROM queen.partitions AS p JOIN queen.log_ends AS l ON l.part_id = p.id
-"""
-# The log of one that has gone stays for an hour (ADR 69).
-_LEAVING = """
-SELECT m.part_id AS number, m.queue_id, m.partition, s.last_off + 1 AS next_off, true AS leaving
-FROM queen.moved_partitions AS m
-JOIN LATERAL (
-    SELECT g.last_off FROM queen.segments AS g WHERE g.part_id = m.part_id ORDER BY g.last_off DESC LIMIT 1
-) AS s ON true
-WHERE m.state = 'sealed' OR (m.state = 'gone' AND m.changed_at > clock_timestamp() - interval '10 minutes')
-"""
 _PARTITIONS = """
 SELECT p.number, q.name AS queue, p.partition, p.next_off, p.leaving, coalesce(s.oldest, p.next_off) AS oldest
 FROM queen.queues AS q
-JOIN ({}) AS p ON p.queue_id = q.id
+JOIN (
+    SELECT h.id AS number, h.queue_id, h.name AS partition, l.next_off, false AS leaving
+    FROM queen.partitions AS h JOIN queen.log_ends AS l ON l.part_id = h.id
+    UNION ALL
+    SELECT m.number, m.queue_id, m.partition, m.next_off, true FROM leaving AS m
+) AS p ON p.queue_id = q.id
 LEFT JOIN LATERAL (
     SELECT f.last_off - f.n + 1 AS oldest FROM queen.segments AS f
     WHERE f.part_id = p.number ORDER BY f.last_off LIMIT 1
 ) AS s ON true
-WHERE q.name = ANY($1::text [])
+WHERE q.name = ANY($1::text []) AND ($2::bigint [] IS NULL OR p.number = ANY($2::bigint []))
 ORDER BY p.number
 """
 _QUEUES = "SELECT name FROM queen.queues WHERE $1::text IS NULL OR name ~ ('^(?:' || $1 || ')$') ORDER BY name"
@@ -129,17 +122,19 @@ class Bounds(Struct, frozen=True):
 Databases = Sequence[tuple[Log, Connection]]
 
 
-async def lanes(databases: Databases, options: ReadOptions, *, strict: bool = True) -> list[list[Lane]]:
-    """The partitions that the options name, by database.
+async def lanes(
+    databases: Databases, options: ReadOptions, *, strict: bool = True, numbers: Sequence[int] | None = None
+) -> list[list[Lane]]:
+    """The partitions that the options name, or of them those with such numbers, by database.
 
     Raises:
         OptionError: a queue does not exist, or with ``strict`` a partition; without ``failOnDataLoss``, only if
             ``strict``.
     """
     names = await _queues(databases, options, strict=strict)
-    query = _PARTITIONS.format(with_leaving(_HERE, "*", len(databases)))
-    rows = [await connection.fetch(query, names) for _, connection in databases]
-    homes = _homes(rows)
+    query = moves.with_leaving(_PARTITIONS, len(databases))
+    rows = [await connection.fetch(query, names, numbers) for _, connection in databases]
+    homes = moves.homes(rows)
     found = [
         [
             Lane(Place(row["number"], row["queue"], row["partition"], log.name), row["oldest"], row["next_off"])
@@ -153,25 +148,6 @@ async def lanes(databases: Databases, options: ReadOptions, *, strict: bool = Tr
     for name in options.partition if strict else ():
         _must_exist("partition", name, [lane.place.partition for lane in chain(*found)])
     return [[lane for lane in each if lane.place.partition in options.partition] for each in found]
-
-
-def with_leaving(here: str, columns: str, databases: int) -> str:
-    """A query for the partitions of one of so many databases, with those that have just left it, or are about to.
-
-    The databases are read one by one: a partition that moves may be in the next one only after that was read.
-    """
-    leaving = f"SELECT {columns} FROM ({_LEAVING}) AS m"  # noqa: S608 - constants
-    return f"{here} UNION ALL {leaving}" if databases > 1 else here
-
-
-def _homes(rows: Sequence[Sequence[asyncpg.Record]]) -> dict[int, asyncpg.Record]:
-    """By partition: the row of the database where it is read; of one that moves, two may have rows."""
-    homes: dict[int, asyncpg.Record] = {}
-    for row in chain(*rows):
-        other = homes.setdefault(row["number"], row)
-        if (row["next_off"], other["leaving"]) > (other["next_off"], row["leaving"]):
-            homes[row["number"]] = row
-    return homes
 
 
 async def _queues(databases: Databases, options: ReadOptions, *, strict: bool) -> list[str]:

@@ -102,11 +102,8 @@ class QueenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _tasks(self, start: Ends, end: Ends) -> list[segments.Task]:
         grown = {int(part): (start.get(part, 0), upto) for part, upto in end.items() if upto > start.get(part, 0)}
         async with each(self._options.logs, connected) as databases:
-            found = await plan.lanes(databases, self._options, strict=False)
-            chosen = [
-                [Range(lane.place, *grown[lane.place.number]) for lane in some if lane.place.number in grown]
-                for some in found
-            ]
+            found = await plan.lanes(databases, self._options, strict=False, numbers=list(grown))
+            chosen = [[Range(lane.place, *grown[lane.place.number]) for lane in some] for some in found]
             if (there := sum(map(len, chosen))) < len(grown) and self._options.fail_on_data_loss:
                 raise DataLossError(
                     f"{len(grown) - there} partitions were removed before their messages were read, perhaps with "

@@ -33,9 +33,9 @@ appender.stderr.layout.alwaysWriteExceptions = false
 # With a level of its own it does not say that it sets one.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
-# They say what the error of the query says, too; the live audit goes on after some.
-logger.task.name = org.apache.spark.executor.Executor
-logger.task.level = off
+# The error of a query says of its tasks what these say; the live audit goes on after some.
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = off
 logger.stream.name = org.apache.spark.sql.execution.streaming

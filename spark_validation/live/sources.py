@@ -17,9 +17,9 @@ import numpy as np
 from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from pyspark_queen import moves
 from pyspark_queen.database import CONNECT_S, reason
 from pyspark_queen.options import Log, logs_of
-from pyspark_queen.plan import with_leaving
 
 from ..errors import AwayError, JournalError, ReplicaError
 from ..journal.files import decode_line, files_of
@@ -33,16 +33,21 @@ Ends = dict[str, Places]
 
 _PARTS_A_TASK = 500
 _TAIL = 1 << 20
-_ENDS = "SELECT part_id, next_off FROM queen.log_ends", "m.number, m.next_off"
-_HEADS = "SELECT e.part_id, e.next_off, pg_is_in_recovery() AS replica FROM ({}) AS e"
-_NAMES = "SELECT id AS number, queue_id, name AS partition FROM queen.partitions", "m.number, m.queue_id, m.partition"
+_HEADS = """
+SELECT e.part_id, e.next_off, pg_is_in_recovery() AS replica
+FROM (SELECT part_id, next_off FROM queen.log_ends UNION ALL SELECT number, next_off FROM leaving) AS e
+"""
 _SEGMENTS = """
 SELECT
     q.name AS queue, p.partition, s.part_id AS part, s.last_off - s.n + 1 AS first, s.last_off AS last,
     (extract(epoch FROM s.created_at) * 1000000)::bigint AS created_at, s.ids, w.since, o.oldest,
     d.deleted
 FROM unnest($1::bigint [], $2::bigint [], $3::bigint []) AS w (part_id, since, till)
-JOIN ({}) AS p ON p.number = w.part_id
+JOIN (
+    SELECT id AS number, queue_id, name AS partition FROM queen.partitions
+    UNION ALL
+    SELECT number, queue_id, partition FROM leaving
+) AS p ON p.number = w.part_id
 JOIN queen.queues AS q ON q.id = p.queue_id
 CROSS JOIN LATERAL (
     SELECT f.last_off - f.n + 1 AS oldest FROM queen.segments AS f
@@ -65,15 +70,14 @@ _AWAY = (
 )  # fmt: skip
 
 
-def _ask(dsn: str, query: str, partitions: tuple[str, str], *arguments: object) -> list[Any]:
+def _ask(dsn: str, query: str, *arguments: object) -> list[Any]:
     """Rows of a query about partitions, from each of several databases. Of one that moves, two may have rows.
 
     Raises:
         AwayError: PostgreSQL cannot be reached now.
     """
     logs = logs_of(dsn)
-    whole = query.format(with_leaving(*partitions, len(logs)))
-    return [row for log in logs for row in _ask_one(log, whole, *arguments)]
+    return [row for log in logs for row in _ask_one(log, moves.with_leaving(query, len(logs)), *arguments)]
 
 
 def _ask_one(log: Log, query: str, *arguments: object) -> list[Any]:
@@ -100,7 +104,7 @@ def heads(dsn: str, *, beside_journals: bool = False) -> dict[str, int]:
         AwayError: PostgreSQL cannot be reached now.
         ReplicaError: it may lag behind the journals that it is compared with.
     """
-    rows = _ask(dsn, _HEADS, _ENDS)
+    rows = _ask(dsn, _HEADS)
     if beside_journals and any(row["replica"] for row in rows):
         raise ReplicaError
     ends: Places = {}
@@ -134,7 +138,7 @@ class Segments:
 
     def read(self, task: Parts) -> Iterator[Row]:
         """The segments between the heads."""
-        rows = _ask(self._dsn, _SEGMENTS, _NAMES, *map(list, zip(*task.parts, strict=True)))
+        rows = _ask(self._dsn, _SEGMENTS, *map(list, zip(*task.parts, strict=True)))
         for row in {(row["part"], row["last"]): row for row in rows}.values():
             # A damaged segment, which the audit reports, has fewer than it should.
             ids = row["ids"] or b""

@@ -210,6 +210,16 @@ def test_a_journal_that_cannot_be_read_is_named(journal):
 
 
 @pytest.mark.timeout(2400)
+def test_a_watch_says_once_what_it_cannot_read(journal):
+    """Spark would say of the task, of its stage and of the stream that they have failed."""
+    (journal / "b.jsonl").write_text("{}\n")
+    ended = run("audit", "watch", "--journal", str(journal), "--seconds", "0", "--master", "local[1]")
+    assert ended.returncode == 2
+    first, last = ended.stderr.splitlines()
+    assert first == "watching"
+    assert "b.jsonl: Object missing required field" in last
+
+
 def test_a_journal_that_is_there_twice_is_named(journal):
     """Else its messages would have been pushed twice."""
     write_parquet(journal / "a.parquet", ordinary("q", 1)[1].calls)

@@ -1,6 +1,8 @@
 """Audits and partitions that move between databases."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -12,6 +14,9 @@ from pyspark_queen.batch import QueenReader
 from pyspark_queen.columns import Wanted
 from pyspark_queen.options import STREAM, read_options
 from pyspark_queen.stream import QueenStreamReader
+from spark_validation.archive import job
+from spark_validation.archive.folder import locked, open_archive
+from spark_validation.archive.job import Done
 from spark_validation.errors import DatabaseError
 from spark_validation.live.sources import Segments
 from spark_validation.live.windows import Segment
@@ -100,6 +105,24 @@ def test_a_deleted_queue_does_not_come_back_from_where_its_partition_was(broker:
     broker.perform(model.DeleteQueue(QUEUE))
     broker.perform(model.Push((model.PushItem(QUEUE, 0, PARTITION, None),)))
     assert Reader(broker).all() == [0]
+
+
+@checks("G-SHARD-8", level=Level.MODEL)
+def test_an_archive_goes_on_after_a_move(broker: MovingBroker, spark: Any, tmp_path: Path) -> None:
+    def add() -> Done:
+        with snapshot_of(urls(broker.databases)) as snapshot, locked(tmp_path):
+            return job.add(spark, snapshot, open_archive(tmp_path))
+
+    assert add().rows == 12
+    broker.begin_move(LANE)
+    with pytest.raises(DatabaseError, match="are being moved"):
+        add()
+    broker.end_moves()
+    assert add().rows == 0
+    broker.perform(model.Push((model.PushItem(QUEUE, 12, PARTITION, None),)))
+    done = add()
+    assert (done.rows, done.too_late) == (1, 0)
+    assert open_archive(tmp_path).messages == 13
 
 
 @checks("G-SHARD-8", level=Level.MODEL)

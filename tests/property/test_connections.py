@@ -124,7 +124,7 @@ def test_time_in_which_the_worker_stood_still_does_not_count(
 
 
 class HeldBack(Expecting):
-    """A body that waits for room. Its end makes room, and so does not only end this connection's waiting."""
+    """A body that waits for room, and whose end makes room for others."""
 
     def end(self, now: float) -> None:
         super().end(now)

@@ -22,7 +22,7 @@ NAMES = ("one", "two", "three")
 _USER = "postgres"
 _START_S = 120.0
 #: Without base backups that are made.
-_STANDBYS = f"SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming' AND application_name IN {NAMES}"
+_STANDBYS = f"SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming' AND application_name IN {NAMES}"
 #: Settings of the cluster as deploy/patroni/ has them.
 DYNAMIC = Path(__file__).parents[2] / "deploy" / "patroni" / "cluster.yaml"
 
@@ -215,14 +215,14 @@ class Cluster:
             if primary is None:
                 return None
             try:
-                states = primary.sql(_STANDBYS).split()
+                standbys = int(primary.sql(_STANDBYS))
             except CommandError:  # it is one no more
                 return None
             wanted = 2 - len(leaving_out)
             # PostgreSQL waits for a standby before etcd says that it may take over.
             members = (primary.ask("/cluster") or {}).get("members", [])
             in_sync = not self.settings["synchronous_mode"] or "sync_standby" in [each["role"] for each in members]
-            return primary if len(states) == wanted and in_sync else None
+            return primary if standbys == wanted and in_sync else None
 
         return wait_until(is_whole, "all standbys", _START_S)
 
