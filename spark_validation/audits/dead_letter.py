@@ -54,7 +54,7 @@ def dead_letters_come_in_time(
     that was acked during a change of the group.
     """
     message = ("lane", "group", "hash")
-    judged = _failures(acks, limits, lanes)
+    judged = few(_failures(acks, limits, lanes))
     failed = F.col("status") == "failed"
     call = F.struct(
         F.col("agent"), F.col("number"), F.col("invoked"), F.col("completed"), (F.col("outcome") == "ok").alias("ok")

@@ -134,7 +134,7 @@ def a_request_is_stored_whole_or_not_at_all(
     """
     alone = messages.where(F.col("attempts") == 1).select("lane", "hash", "deliveries", "logged", "seen_at")
     own = alone.join(few(_unsuccessful(pushes)), ["lane", "hash"])
-    own = own.withColumn("there", (F.col("deliveries") > 0) | (F.col("logged") > 0))
+    own = few(own.withColumn("there", (F.col("deliveries") > 0) | (F.col("logged") > 0)))
     empty = drained.groupBy("queue").agg(F.max("empty_at").alias("empty_at"))
     own = own.join(few(lanes), "lane").join(few(empty), "queue", "left")
     call = ("agent", "number")

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables.columns import NEVER, few, unless
+from ..tables.columns import NEVER, bounds, direct, few, may_be_stored, shifts, unless
 from .basis import judges
 from .evidence import missing, moment, sentence, violations
 from .excuse import unless_all_given_up
@@ -26,24 +26,29 @@ def _told(deliveries: DataFrame) -> DataFrame:
 
 @checks("G-ORD-1", level=Level.AUDIT)
 @judges("delivery whose offset is known", _told)
-def first_deliveries_in_offset_order(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
+def first_deliveries_in_offset_order(
+    deliveries: DataFrame, holdings: DataFrame, hidden: DataFrame, lanes: DataFrame
+) -> DataFrame:
     """A first delivery to a group after the first delivery of a higher offset of that partition.
 
     After: by a pop that was sent after the answer to the other, or later in the same answer. First: the deliveries that
     the server calls attempt 1; without attempts, all deliveries, if no pop of the group is without an answer.
     """
     told = _told(deliveries)
-    silent = told.where(F.col("attempt").isNull())
-    sure = silent.join(few(_lanes_of(hidden, lanes)), ["lane", "group"], "left_anti").select(*told.columns)
-    first = told.where(F.col("attempt") == 1).unionByName(sure)
+    unsure = few(_lanes_of(hidden, lanes).withColumn("unsure", F.lit(True)))
+    silent = F.col("unsure").isNull()
+    first = told.join(unsure, ["lane", "group"], "left")
+    first = first.where((F.col("attempt") == 1) | (F.col("attempt").isNull() & silent)).select(*told.columns)
     call = ("lane", "group", "agent", "number")
-    bounds = first.groupBy(*call).agg(
-        F.min("invoked").alias("invoked"),
-        F.min("completed").alias("completed"),
-        F.min("offset").alias("lowest"),
-        F.max("offset").alias("highest"),
+    spans = holdings.join(unsure, ["lane", "group"], "left").select(
+        *call,
+        "invoked",
+        "completed",
+        F.least("first.lowest", F.when(silent, F.col("silent.lowest"))).alias("lowest"),
+        F.greatest("first.highest", F.when(silent, F.col("silent.highest"))).alias("highest"),
     )
-    late = with_greatest_before(bounds, ("lane", "group"), "highest").where(F.col("before") > F.col("lowest"))
+    spans = spans.where(F.col("lowest").isNotNull())
+    late = with_greatest_before(spans, ("lane", "group"), "highest").where(F.col("before") > F.col("lowest"))
     low = first.join(few(late.select(*call, "before")), list(call)).where(F.col("offset") < F.col("before"))
     earlier = first.select("lane", "group", "offset", F.col("invoked").alias("known")).join(
         few(low.select("lane", "group", "offset").distinct()), ["lane", "group", "offset"]
@@ -51,16 +56,13 @@ def first_deliveries_in_offset_order(deliveries: DataFrame, hidden: DataFrame, l
     known = earlier.groupBy("lane", "group", "offset").agg(F.min("known").alias("known"))
     again = low.join(known, ["lane", "group", "offset"]).where(F.col("invoked") <= F.col("known"))
     between = violations(again, sentence("offset %s was first delivered after offset %s", "offset", "before"))
-    return between.unionByName(_disorder_within_answers(told))
+    inside = _disorder(_odd(told, holdings))
+    text = sentence("offset %s comes after offset %s in the answer to a pop", "offset", "above")
+    return between.unionByName(violations(inside, text))
 
 
 def _lanes_of(hidden: DataFrame, lanes: DataFrame) -> DataFrame:
     return lanes.join(F.broadcast(hidden), "queue").select("lane", "group")
-
-
-def _disorder_within_answers(told: DataFrame) -> DataFrame:
-    rows = _disorder(_odd(told))
-    return violations(rows, sentence("offset %s comes after offset %s in the answer to a pop", "offset", "above"))
 
 
 def _disorder(rows: DataFrame) -> DataFrame:
@@ -69,14 +71,13 @@ def _disorder(rows: DataFrame) -> DataFrame:
     return rows.withColumn("above", F.lag("offset").over(line)).where(F.col("above") >= F.col("offset"))
 
 
-def _odd(rows: DataFrame) -> DataFrame:
-    """The rows of calls whose offsets do not rise by one per position, as in most calls.
+def _odd(rows: DataFrame, calls: DataFrame) -> DataFrame:
+    """The rows of calls whose offsets do not rise by one per position (``shifts``), as in most calls.
 
     Only these have to be sorted to find disorder.
     """
-    shift = F.col("offset") - F.col("position")
-    odd = rows.groupBy(*_CALL_IN_LANE).agg(F.min(shift).alias("least"), F.max(shift).alias("most"))
-    return rows.join(few(odd.where(F.col("least") != F.col("most")).select(*_CALL_IN_LANE)), _CALL_IN_LANE)
+    odd = calls.where(F.col("shifts.lowest") != F.col("shifts.highest")).select(*_CALL_IN_LANE)
+    return rows.join(few(odd.distinct()), _CALL_IN_LANE)
 
 
 def _unswallowed(rows: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
@@ -93,6 +94,7 @@ def _behind(deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataF
 @judges("delivery to a group of which every delivery is known, of what nothing has removed,", _behind, excused=True)
 def deliveries_leave_no_gap(
     deliveries: DataFrame,
+    holdings: DataFrame,
     hidden: DataFrame,
     lanes: DataFrame,
     kept: DataFrame | None = None,
@@ -103,8 +105,14 @@ def deliveries_leave_no_gap(
     Not if the offsets between were removed by retention, given up by the group, or deleted, and not if a pop with
     autoAck without an answer may have taken them.
     """
-    offsets = _told(deliveries).select("lane", "group", "offset")
-    buckets = _buckets(offsets, "lane", "group")
+    told = _told(deliveries)
+    offsets = told.select("lane", "group", "offset")
+    high, low = F.col("offsets.highest"), F.col("offsets.lowest")
+    run = high - low + 1 == F.col("told")
+    others = told.join(few(holdings.where(~run).select(*_CALL_IN_LANE)), _CALL_IN_LANE)
+    words = _words_of_runs(holdings.where(run).select("lane", "group", low.alias("first"), high.alias("last")))
+    words = words.unionByName(_words(others.select("lane", "group", "offset")))
+    buckets = _buckets(words, "lane", "group")
     line = Window.partitionBy("lane", "group").orderBy("bucket")
     buckets = buckets.withColumn("below", F.lag("high").over(line))
     borders = buckets.where(F.col("low") > F.col("below") + 1).select(
@@ -128,24 +136,43 @@ def _bucket() -> Column:
     return F.floor(F.col("offset") / BUCKET).alias("bucket")
 
 
-def _buckets(offsets: DataFrame, *lane: str) -> DataFrame:
-    """By bucket of a lane: the rows ``n``, their number of ``distinct`` offsets, the lowest and the highest.
+def _words(offsets: DataFrame) -> DataFrame:
+    """Each offset as a bit of a word of 64; ``first`` and ``last`` are its only one."""
+    bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.pmod("offset", F.lit(_BITS)).cast("int"))
+    return offsets.withColumns(
+        {"word": F.floor(F.col("offset") / _BITS), "bits": bit, "first": F.col("offset"), "last": F.col("offset")}
+    ).drop("offset")
+
+
+def _words_of_runs(runs: DataFrame) -> DataFrame:
+    """The offsets from ``first`` to ``last`` as bits of words of 64."""
+    start = F.col("word") * _BITS
+    runs = runs.withColumn("word", F.explode(F.sequence(*(F.floor(F.col(end) / _BITS) for end in ("first", "last")))))
+    runs = runs.withColumns({"first": F.greatest("first", start), "last": F.least("last", start + (_BITS - 1))})
+    all_ = F.lit(-1).cast("bigint")
+    above = F.call_function("shiftleft", all_, (F.col("first") - start).cast("int"))
+    below = F.call_function("shiftrightunsigned", all_, (start + (_BITS - 1) - F.col("last")).cast("int"))
+    return runs.withColumn("bits", above.bitwiseAND(below))
+
+
+def _buckets(words: DataFrame, *lane: str) -> DataFrame:
+    """By bucket of a lane: the offsets ``n``, the number of ``distinct`` ones, the lowest and the highest.
 
     Counted exactly, but without a shuffle of every offset: 64 of them are the bits of a word.
     """
-    bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.pmod("offset", F.lit(_BITS)).cast("int"))
-    words = offsets.groupBy(*lane, F.floor(F.col("offset") / _BITS).alias("word")).agg(
-        F.count("*").alias("n"),
-        F.bit_count(F.bit_or(bit)).alias("distinct"),
-        F.min("offset").alias("low"),
-        F.max("offset").alias("high"),
+    words = words.groupBy(*lane, "word").agg(
+        F.sum(F.col("last") - F.col("first") + 1).alias("n"),
+        F.bit_count(F.bit_or("bits")).alias("distinct"),
+        F.min("first").alias("low"),
+        F.max("last").alias("high"),
     )
-    return words.groupBy(*lane, F.floor(F.col("word") * _BITS / BUCKET).alias("bucket")).agg(
+    buckets = words.groupBy(*lane, F.floor(F.col("word") * _BITS / BUCKET).alias("bucket")).agg(
         F.sum("n").alias("n"),
         F.sum("distinct").alias("distinct"),
         F.min("low").alias("low"),
         F.max("high").alias("high"),
     )
+    return few(buckets)
 
 
 @checks("G-ORD-2", level=Level.AUDIT)
@@ -156,7 +183,7 @@ def the_log_has_no_gap(log: DataFrame, heads: DataFrame, damaged: DataFrame) -> 
     """
     log = log.select("lane", "offset")
     log = log.unionByName(damaged.select("lane", F.explode(F.sequence("first", "last")).alias("offset")))
-    buckets = _buckets(log, "lane")
+    buckets = _buckets(_words(log), "lane")
     line = Window.partitionBy("lane").orderBy("bucket")
     buckets = buckets.withColumn("below", F.lag("high").over(line))
     borders = buckets.where(F.col("low") > F.col("below") + 1).select("lane", F.col("low").alias("offset"), "below")
@@ -179,7 +206,7 @@ def the_log_has_no_gap(log: DataFrame, heads: DataFrame, damaged: DataFrame) -> 
 
 
 @checks("G-ORD-3", level=Level.AUDIT)
-def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataFrame) -> DataFrame:
+def pushes_keep_their_order(placed: DataFrame, requests: DataFrame, messages: DataFrame, tails: DataFrame) -> DataFrame:
     """A message with a smaller offset than one whose push was answered before this one was first sent.
 
     A message was stored by one of its attempts: after the first was sent, and before the first answer as stored. If
@@ -188,10 +215,9 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
     """
     ok, told = F.col("outcome") == "ok", placed.where((F.col("outcome") != "fail") & ~F.expr(_SQL))
     message = _MESSAGE
-    direct = ok & ~F.col("duplicate") & ~F.col("spooled")
     # Messages answered as queued were stored by that push; others have to be collected from their attempts. Uses the
     # table that is partitioned by message: the table of pushes would have to be shuffled.
-    others = unless(told.where(~direct), tails)
+    others = unless(told.where(~direct()), tails)
     queued = messages.where((F.col("direct") > 0) & (F.col("attempts") > 1)).select(*message)
     retried = (
         others.join(few(queued), message, "left_anti")
@@ -204,20 +230,11 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
             F.min("offset").alias("highest"),
         )
     )
-    calls = (
-        told.where(direct)
-        .groupBy("lane", "agent", "number")
-        .agg(
-            F.min("invoked").alias("invoked"),
-            F.min("completed").alias("completed"),
-            F.min("offset").alias("lowest"),
-            F.max("offset").alias("highest"),
-        )
-    )
-    spans = calls.withColumn("hash", F.lit(None).cast("bigint")).unionByName(retried, allowMissingColumns=True)
-    late = with_greatest_before(spans, ("lane",), "highest").where(F.col("before") > F.col("lowest"))
     call = ["lane", "agent", "number"]
-    of_calls = told.where(direct).join(few(late.where(F.col("hash").isNull()).select(*call, "before")), call)
+    spans = requests.where(F.col("direct.lowest").isNotNull()).select(*call, "invoked", "completed", "direct.*")
+    spans = spans.withColumn("hash", F.lit(None).cast("bigint")).unionByName(retried, allowMissingColumns=True)
+    late = few(with_greatest_before(spans, ("lane",), "highest").where(F.col("before") > F.col("lowest")))
+    of_calls = told.where(direct()).join(few(late.where(F.col("hash").isNull()).select(*call, "before")), call)
     of_calls = of_calls.where(F.col("offset") < F.col("before")).select(*message, "offset", "before")
     alone = late.where(F.col("hash").isNotNull()).select(*message, F.col("lowest").alias("offset"), "before")
     text = sentence("offset %s was pushed after the answer to the push of offset %s", "offset", "before")
@@ -226,14 +243,14 @@ def pushes_keep_their_order(placed: DataFrame, messages: DataFrame, tails: DataF
 
 @checks("G-ORD-4", level=Level.AUDIT)
 @judges("push of several messages whose offsets are known", lambda placed: placed.where(F.col("position") > 0))
-def a_request_keeps_its_order(placed: DataFrame, messages: DataFrame) -> DataFrame:
+def a_request_keeps_its_order(placed: DataFrame, requests: DataFrame, messages: DataFrame) -> DataFrame:
     """A message with a smaller offset than an earlier one of its partition in the same request.
 
     Only messages that no other request pushed are checked.
     """
-    rows = placed.where((F.col("outcome") != "fail") & ~F.col("duplicate") & ~F.expr(_SQL))
+    rows = placed.where(may_be_stored() & ~F.expr(_SQL))
     # Calls in disorder without the messages of other requests are in disorder with them.
-    alone = _unshared(_odd(rows), messages)
+    alone = _unshared(_odd(rows, requests), messages)
     return violations(_disorder(alone), sentence("offset %s comes after offset %s in its request", "offset", "above"))
 
 
@@ -251,16 +268,18 @@ def pushes_with_sql_keep_their_order(placed: DataFrame, messages: DataFrame) -> 
     pushed are checked.
     """
     rows = _unshared(placed.where(_SQL).where(F.col("outcome") != "fail"), messages)
-    inside = violations(
-        _disorder(_odd(rows)), sentence("offset %s comes after offset %s in its transaction", "offset", "above")
-    )
     committed = F.when(F.col("call") == "ok", F.col("completed")).otherwise(F.lit(NEVER))
-    spans = rows.groupBy(*_CALL_IN_LANE).agg(
+    all_ = F.lit(True)
+    calls = rows.groupBy(*_CALL_IN_LANE).agg(
         F.min("invoked").alias("invoked"),
         F.min(committed).alias("completed"),
-        F.min("offset").alias("lowest"),
-        F.max("offset").alias("highest"),
+        bounds(all_).alias("offsets"),
+        shifts(all_).alias("shifts"),
     )
+    inside = violations(
+        _disorder(_odd(rows, calls)), sentence("offset %s comes after offset %s in its transaction", "offset", "above")
+    )
+    spans = calls.select(*_CALL_IN_LANE, "invoked", "completed", "offsets.*")
     late = with_greatest_before(spans, ("lane",), "highest").where(F.col("before") > F.col("lowest"))
     late = rows.join(few(late.select(*_CALL_IN_LANE, "before")), _CALL_IN_LANE).where(F.col("offset") < F.col("before"))
     text = "offset %s is of a transaction that began after that of offset %s had committed"

@@ -21,7 +21,7 @@ def _own(pushes: DataFrame, messages: DataFrame) -> DataFrame:
     pushed = pushes.where(_TRANSACTION).where(F.col("hash").isNotNull())
     alone = messages.where(F.col("attempts") == 1).select("lane", "hash", "deliveries", "logged", "seen_at")
     own = alone.join(few(pushed), ["lane", "hash"])
-    return own.withColumn("there", (F.col("deliveries") > 0) | (F.col("logged") > 0))
+    return few(own.withColumn("there", (F.col("deliveries") > 0) | (F.col("logged") > 0)))
 
 
 @checks("G-TXN-1", level=Level.AUDIT)
@@ -52,13 +52,13 @@ def a_transaction_happens_whole_or_not_at_all(
         F.least(F.min("completed"), F.min(F.when(F.col("there"), F.col("seen_at")))).alias("happened_at"),
     )
     failed = calls.where((F.col("call") == "fail") & F.col("there"))
-    happened = calls.where((F.col("call") == "ok") | ((F.col("call") == "unknown") & F.col("there")))
+    happened = few(calls.where((F.col("call") == "ok") | ((F.col("call") == "unknown") & F.col("there"))))
     absent = own.where(~F.col("there")).select(*_CALL, "lane", "offset", "completed", "empty_at").join(happened, _CALL)
     if kept is None:
         absent = absent.where(F.col("empty_at") > F.col("happened_at"))
     else:
         absent = unless_removed(absent, kept, "completed")
-    inputs = acks.where(_TRANSACTION).select(*_CALL, "lane", "group", "hash").join(few(happened), _CALL)
+    inputs = acks.where(_TRANSACTION).select(*_CALL, "lane", "group", "hash").join(happened, _CALL)
     again = fates.select("lane", "group", "hash", "last_invoked").join(few(inputs), ["lane", "group", "hash"])
     again = again.where(F.col("last_invoked") > F.col("happened_at"))
     kinds = [

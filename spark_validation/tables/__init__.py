@@ -3,11 +3,11 @@
 Two of them have one row per message and cost one shuffle each; nearly every audit is a filter on one of them, and reads
 single calls only for the flagged rows:
 
-* ``messages``: by lane and message, what producers were told, what the log holds, and whether anybody was given it; *
-``fates``: by lane, group and message, how it was delivered and acked.
+* ``messages``: by lane and message, what producers were told, what the log holds, and whether anybody was given it;
+* ``fates``: by lane, group and message, how it was delivered and acked.
 
-A *lane* is a 64-bit hash of queue and partition. A message is known in its lane by a 60-bit ``hash``: of its
-transaction id, or of its offset if the server made the transaction id. Times are microseconds of the server's clock:
+A *lane* is a hash of queue and partition. A message is known in its lane by a ``hash``: of 60 bits of the SHA-256
+of its transaction id, or of its offset if the server made that. Times are microseconds of the server's clock:
 ``invoked`` is the earliest moment at which a call can have begun, ``completed`` the latest at which it can have ended
 (``NEVER`` without an answer).
 """

@@ -16,6 +16,7 @@ SECOND = 1_000_000
 """In microseconds."""
 
 NUMBER_CHARS = 13
+_DIGITS = 15
 _MESSAGE_KIND = "-8001-8000-"
 _BROADCAST_ROWS = 500_000
 
@@ -31,8 +32,16 @@ def hash_of_offset(offset: Column) -> Column:
 
 
 def hash_of_text(text: Column) -> Column:
-    """The hash of a client-chosen transaction id: the first 60 bits of its SHA-256."""
-    return F.conv(F.substring(F.sha2(text, 256), 1, 15), 16, 10).cast("bigint")
+    """The hash of a client-chosen transaction id: of the first 60 bits of its SHA-256, which the log has.
+
+    It is the hash of their digits: to make a number of these (``conv``) takes longer than the SHA-256.
+    """
+    return F.xxhash64(F.substring(F.sha2(text, 256), 1, _DIGITS))
+
+
+def hash_of_bits(bits: Column) -> Column:
+    """The hash of a client-chosen transaction id, from the first 60 bits of its SHA-256; null without them."""
+    return F.when(bits.isNotNull(), F.xxhash64(F.lpad(F.lower(F.hex(bits)), _DIGITS, "0")))
 
 
 def is_message_id(id_: Column) -> Column:
@@ -178,6 +187,16 @@ def accepted() -> Column:
     return (F.col("outcome") == "ok") & (F.col("call") == "ok") & ~F.col("noop")
 
 
+def direct() -> Column:
+    """Whether a push was answered as queued: it has stored the message."""
+    return (F.col("outcome") == "ok") & ~F.col("duplicate") & ~F.col("spooled")
+
+
+def may_be_stored() -> Column:
+    """Whether a push has stored the message, or may have."""
+    return (F.col("outcome") != "fail") & ~F.col("duplicate")
+
+
 def acks_by_lease(acks: DataFrame) -> DataFrame:
     """By lane, group, lease and call: how many messages may have been acked ``at`` once, and other outcomes."""
     sent = F.col("outcome") != "fail"
@@ -188,3 +207,14 @@ def acks_by_lease(acks: DataFrame) -> DataFrame:
         F.max(sent & nack).alias("nack"),
         F.max(accepted()).alias("accepted"),
     )
+
+
+def bounds(which: Column, value: Column | None = None) -> Column:
+    """Of rows that are aggregated: the ``lowest`` and the ``highest`` offset, or other value, of some of them."""
+    some = F.when(which, F.col("offset") if value is None else value)
+    return F.struct(F.min(some).alias("lowest"), F.max(some).alias("highest"))
+
+
+def shifts(which: Column) -> Column:
+    """The bounds of the distance of offset and position: one that differs shows offsets that do not rise by one."""
+    return bounds(which, F.col("offset") - F.col("position"))

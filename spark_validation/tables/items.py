@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from .. import lives
 from .calls import PUSHES
-from .columns import acks_by_lease, few, is_foreign, message
+from .columns import acks_by_lease, bounds, few, is_foreign, message, shifts
 from .stored import StoredTables
 
 
@@ -153,10 +153,13 @@ class Items(StoredTables):
 
     @cached_property
     def holdings(self) -> DataFrame:
-        """By lane, group and pop: its number of messages, and the length of the lease.
+        """By lane, group and pop: its number of messages, the length of the lease, and the bounds of its offsets.
 
-        A pop has one lease: as a key it is hashed, where the least text of many would be found by sorting all rows.
+        Of all that are ``told``, of those at their ``first`` attempt, and of the ``silent`` ones about theirs; and the
+        bounds of the distance from the position in the answer (``shifts``). A pop has one lease: as a key it is hashed,
+        where the least text of many would be found by sorting all rows.
         """
+        told, attempt = F.col("offset").isNotNull(), F.col("attempt")
         return self._keep(
             self.deliveries.where(~F.col("foreign"))
             .groupBy("lane", "group", "agent", "number", "lease")
@@ -166,6 +169,11 @@ class Items(StoredTables):
                 F.min("lease_seconds").alias("seconds"),
                 F.max("auto_ack").alias("auto_ack"),
                 F.count("*").alias("n"),
+                F.count("offset").alias("told"),
+                bounds(told).alias("offsets"),
+                bounds(told & (attempt == 1)).alias("first"),
+                bounds(told & attempt.isNull()).alias("silent"),
+                shifts(told).alias("shifts"),
             )
         )
 

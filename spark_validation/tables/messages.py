@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from .. import lives
-from .columns import few
+from .columns import bounds, direct, few, may_be_stored, shifts
 from .items import Items
 
 _OF_LOG = ("log_offset", "logged_at", "logged_payload", "logged_sorted")
@@ -29,7 +29,6 @@ class Messages(Items):
         # What SQL has pushed is stored some time after its commit, as what was spooled.
         stored = ok & (F.col("kind") != "sql")
         queued = ok & ~F.col("duplicate")
-        direct = stored & queued & ~F.col("spooled")
         parts = [
             self.pushes.select(
                 "lane",
@@ -37,13 +36,13 @@ class Messages(Items):
                 F.col("invoked").alias("pushed"),
                 F.when(stored, F.col("completed")).alias("answered"),
                 queued.cast("int").alias("queued"),
-                direct.cast("int").alias("direct"),
+                (stored & direct()).cast("int").alias("direct"),
                 (F.col("outcome") == "fail").cast("int").alias("refused"),
                 F.when(queued, F.col("offset")).alias("offset"),
                 F.col("payload_hash").alias("pushed_payload"),
                 (F.col("spooled") & ok).alias("spooled"),
                 "compared",
-                F.col("agent").alias("pusher"),
+                F.xxhash64("agent").alias("pusher"),
             ),
             self.deliveries.select(
                 "lane", "hash", "offset", F.col("completed").alias("seen"), F.col("payload_hash").alias("seen_payload")
@@ -156,6 +155,22 @@ class Messages(Items):
             "lane", "hash", F.coalesce("offset", "log_offset").alias("offset")
         )
         return known.unionByName(self._keep(seen.join(few(unknown), ["lane", "hash"]).select(*known.columns)))
+
+    @cached_property
+    def requests(self) -> DataFrame:
+        """By lane and call that pushed, but not with SQL: the bounds of the offsets of messages that it has stored.
+
+        And those of the distance from the position in the call (``shifts``), of messages that it may have stored.
+        """
+        rows = self.placed.where("kind <> 'sql'").groupBy("lane", "agent", "number")
+        return self._keep(
+            rows.agg(
+                F.min("invoked").alias("invoked"),
+                F.min("completed").alias("completed"),
+                bounds(direct()).alias("direct"),
+                shifts(may_be_stored()).alias("shifts"),
+            )
+        )
 
     @cached_property
     def outsiders(self) -> DataFrame:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from ..journal import changes
 from .calls import Calls
-from .columns import NEVER, few, hash_of_offset, lane
+from .columns import NEVER, few, hash_of_bits, hash_of_offset, lane
 
 
 class StoredTables(Calls):
@@ -63,7 +63,7 @@ class StoredTables(Calls):
         """The messages of the log, also those that cannot be read."""
         assert self._database is not None
         lanes = F.broadcast(self.heads.select("part_id", "lane"))
-        known = F.coalesce("hash", hash_of_offset(F.col("offset")))
+        known = F.coalesce(hash_of_bits(F.col("hash")), hash_of_offset(F.col("offset")))
         rows = self._database.log.join(lanes, "part_id")
         checked = ("payload_hash", "sorted_hash", "id_key", "id_differs")
         return self._keep(rows.select("lane", "offset", known.alias("hash"), "created_at", "damage", *checked))
@@ -112,7 +112,8 @@ class StoredTables(Calls):
     def dead_letters(self) -> DataFrame:
         """The dead letters."""
         assert self._database is not None
-        return self._keep(self._database.dead_letters.withColumn("lane", lane()))
+        letters = self._database.dead_letters.withColumns({"lane": lane(), "id_hash": hash_of_bits(F.col("id_hash"))})
+        return self._keep(letters)
 
     @cached_property
     def deleted(self) -> DataFrame:
