@@ -12,6 +12,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
@@ -221,9 +222,33 @@ def start(
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
+    _look_up_once(session)
     if not local:
         session.sparkContext.addPyFile(str(package(work)))
     return session
+
+
+class _Members:
+    """A class of Java, whose methods are looked up once."""
+
+    def __init__(self, of_java: Any) -> None:  # noqa: ANN401 - py4j has no types
+        self._of_java = of_java
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as above
+        found = getattr(self._of_java, name)
+        setattr(self, name, found)
+        return found
+
+
+def _look_up_once(session: SparkSession) -> None:
+    """PySpark asks Java for the class of the functions, and then for the method, before each call of one."""
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - pyspark has no other way to it
+    for name, of_java in (
+        ("functions", "functions"),
+        ("org.apache.spark.sql.functions", "functions"),
+        ("PythonUtils", "PythonUtils"),
+    ):
+        setattr(jvm, name, _Members(getattr(jvm, of_java)))
 
 
 def _is_news(record: logging.LogRecord) -> bool:

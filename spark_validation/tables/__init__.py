@@ -106,7 +106,7 @@ class Tables(Messages):
             rows = rows.unionByName(
                 rows.join(names, ["lane", "group"]).select("lane", F.col("life").alias("group"), "offset")
             )
-        return self._keep(rows.distinct())
+        return self._keep_few(rows.distinct())
 
     def _waited(self) -> DataFrame:
         """What had waited for too long when a group began, or when its dead letters were deleted."""

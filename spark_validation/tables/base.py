@@ -6,7 +6,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from ..inputs import Database, Inputs
-from .columns import answers, leaf
+from .columns import answers, few, leaf
 
 
 class Base:
@@ -37,6 +37,11 @@ class Base:
     def _keep(self, table: DataFrame) -> DataFrame:
         self._kept.append(table.persist(StorageLevel.DISK_ONLY))
         return leaf(self._kept[-1])
+
+    def _keep_few(self, table: DataFrame) -> DataFrame:
+        """A table that has few rows as a rule: the driver has them, and queries about them alone need no tasks."""
+        found = few(table)
+        return self._keep(table) if found is table else found
 
     @property
     def _database(self) -> Database | None:

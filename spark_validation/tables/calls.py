@@ -3,7 +3,6 @@
 from functools import cached_property, reduce
 from operator import and_
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -64,7 +63,7 @@ class Calls(Base):
                 F.coalesce("moved", F.lit(False)).alias("moved"),
             )
         )
-        return self._keep(clocks)
+        return self._keep_few(clocks)
 
     @cached_property
     def calls(self) -> DataFrame:
@@ -122,7 +121,7 @@ class Calls(Base):
     def drained(self) -> DataFrame:
         """By queue and group: when the queue was last seen to be empty for it."""
         seen = self.calls.where(F.col("kind") == "drained")
-        return self._keep(seen.groupBy("queue", "group").agg(F.max("invoked").alias("empty_at")))
+        return self._keep_few(seen.groupBy("queue", "group").agg(F.max("invoked").alias("empty_at")))
 
     @cached_property
     def named(self) -> DataFrame:
@@ -169,7 +168,7 @@ class Calls(Base):
             F.min("first").alias("first"),
         )
         complete = F.col("rows") == F.col("last") + 1
-        return self._keep(
+        return self._keep_few(
             agents.where(~(F.col("ended") & complete))
             .withColumn("blank", F.col("known_until").isNull())
             .withColumn(
@@ -221,8 +220,7 @@ class Calls(Base):
         named = by_name.agg(
             F.collect_set("own").alias("numbers"), F.max("told").alias("told"), F.min("since").alias("since")
         )
-        # Without its lineage: nearly every table depends on it, and plans would grow without bounds.
-        return named.withColumn("lane", lane()).localCheckpoint(storageLevel=StorageLevel.DISK_ONLY)
+        return self._keep_few(named.withColumn("lane", lane()))
 
     @cached_property
     def renewed(self) -> DataFrame:

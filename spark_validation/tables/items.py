@@ -19,7 +19,7 @@ class Items(StoredTables):
         """By lane and group: the ends of its lives (``lives``); None if no group has several."""
         ends = lives.ends_of(self.changes)
         born = lives.begun(self.pops, self.groups) if self._database is not None else {}
-        return self._keep(lives.by_lane(self.lanes, ends, born)) if ends or born else None
+        return self._keep_few(lives.by_lane(self.lanes, ends, born)) if ends or born else None
 
     def _in_lives(self, rows: DataFrame) -> DataFrame:
         """The rows of calls with the names of lives of groups."""
@@ -149,7 +149,7 @@ class Items(StoredTables):
             table.where(during).select("lane", lives.plain("group").alias("group"), "hash")
             for table in (self._all_deliveries, self._all_acks)
         ]
-        return self._keep(rows[0].unionByName(rows[1]).distinct())
+        return self._keep_few(rows[0].unionByName(rows[1]).distinct())
 
     @cached_property
     def holdings(self) -> DataFrame:
@@ -206,7 +206,7 @@ class Items(StoredTables):
         rows = rows.withColumn("amid", F.lit(False))
         if self.lives is not None:
             rows = rows.unionByName(self._hidden_in_lives(rows))
-        return self._keep(
+        return self._keep_few(
             rows.groupBy("queue", "group").agg(
                 F.min("invoked").alias("hidden_since"),
                 F.max("auto_ack").alias("swallowed"),

@@ -144,7 +144,7 @@ class Messages(Items):
         rows = known.distinct().join(few(self.lanes), "lane")
         # An earlier life of a group is not one that the database knows.
         rows = rows.where(~F.col("group").rlike(lives.MARK))
-        return self._keep(rows.select("queue", "group").distinct())
+        return self._keep_few(rows.select("queue", "group").distinct())
 
     @cached_property
     def placed(self) -> DataFrame:
@@ -182,4 +182,4 @@ class Messages(Items):
         if most <= 0:
             return self._empty("lane bigint, hash bigint")
         unpushed = self.messages.where(F.col("attempts") == 0).orderBy("lane", "log_offset", "hash")
-        return self._keep(unpushed.select("lane", "hash").limit(most))
+        return self._keep_few(unpushed.select("lane", "hash").limit(most))

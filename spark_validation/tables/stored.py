@@ -22,7 +22,7 @@ class StoredTables(Calls):
     def heads(self) -> DataFrame:
         """The partitions of the log."""
         assert self._database is not None
-        return self._keep(self._database.heads.withColumn("lane", lane()))
+        return self._keep_few(self._database.heads.withColumn("lane", lane()))
 
     @cached_property
     def kept(self) -> DataFrame:
@@ -52,7 +52,7 @@ class StoredTables(Calls):
         runs = F.collect_list(F.struct("first", "last")).alias("damaged")
         rows = rows.join(few(self.damaged.groupBy("lane").agg(runs)), "lane", "left")
         made = F.coalesce("made_there", "made").alias("made")
-        return self._keep(rows.select("lane", "oldest", "live", owed, made, "damaged"))
+        return self._keep_few(rows.select("lane", "oldest", "live", owed, made, "damaged"))
 
     def _waits(self) -> list[Row]:
         """Configurations of queues with a ``maxWaitTimeSeconds`` (``lease_seconds``)."""
@@ -77,7 +77,7 @@ class StoredTables(Calls):
     def damaged(self) -> DataFrame:
         """The segments that cannot be read: lane, ``first`` and ``last`` offset, and why (``damage``)."""
         unreadable = self._whole_log.where(F.col("damage").isNotNull()).groupBy("lane", "damage")
-        return self._keep(unreadable.agg(F.min("offset").alias("first"), F.max("offset").alias("last")))
+        return self._keep_few(unreadable.agg(F.min("offset").alias("first"), F.max("offset").alias("last")))
 
     @cached_property
     def id_sums(self) -> DataFrame | None:
@@ -106,14 +106,14 @@ class StoredTables(Calls):
     def cursors(self) -> DataFrame:
         """The cursors of all groups."""
         assert self._database is not None
-        return self._keep(self._database.cursors.withColumn("lane", lane()))
+        return self._keep_few(self._database.cursors.withColumn("lane", lane()))
 
     @cached_property
     def dead_letters(self) -> DataFrame:
         """The dead letters."""
         assert self._database is not None
         letters = self._database.dead_letters.withColumns({"lane": lane(), "id_hash": hash_of_bits(F.col("id_hash"))})
-        return self._keep(letters)
+        return self._keep_few(letters)
 
     @cached_property
     def deleted(self) -> DataFrame:
