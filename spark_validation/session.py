@@ -84,14 +84,22 @@ _PLACE = re.compile(r"([^/:,]+):(\d+)")
 _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
-_ROWS_A_PARTITION = 750_000
-_MANY_ROWS = 1_000_000
-# What costs in a small run is to plan queries, and to compile code that hardly runs. So Java uses its first compiler
-# only, and collects its garbage without threads of their own; and Spark does not plan a query again at each stage, and
-# does each in one task.
+_ROWS_A_PARTITION = 1_500_000
+_MANY_ROWS = 5_000_000
+# What costs with few rows is to plan queries, and to compile code that hardly runs. So Java collects its garbage
+# without threads of their own, and compiles with its second compiler only what runs very often, and no code that Spark
+# makes for a query; and Spark does not plan a query again at each stage.
 _JAVA_OF_FEW_ROWS = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:NewRatio=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m"
+    "-XX:+UseSerialGC -XX:NewRatio=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m "
+    "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
+    "-XX:Tier4BackEdgeThreshold=600000 "
+    # Java would say on standard output that it has read directives.
+    "-XX:+UnlockDiagnosticVMOptions -XX:-DisplayVMOutput"
 )
+_DIRECTIVES = """[
+  { match: ["org/apache/spark/sql/catalyst/expressions/GeneratedClass*.*"], c2: { Exclude: true } }
+]
+"""
 _SETTINGS_OF_FEW_ROWS = {
     "spark.sql.constraintPropagation.enabled": "false",
     # Each table that is hashed, of a join or an aggregation, begins with a page: by default, of 64 MB.
@@ -100,7 +108,6 @@ _SETTINGS_OF_FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.default.parallelism": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
-    "spark.sql.files.minPartitionNum": "1",
 }
 _OURS = re.compile(r"^(?:spark_validation|pyspark_queen)\.errors\.\w+: (.+)", re.MULTILINE)
 
@@ -167,6 +174,12 @@ def partitions_of(rows: int) -> int:
     return max(1, -(-rows // _ROWS_A_PARTITION))
 
 
+def _java_of_few_rows(work: Path, driver_memory: str) -> str:
+    directives = work / "compiler.json"
+    directives.write_text(_DIRECTIVES, encoding="utf-8")
+    return f'{_JAVA_OF_FEW_ROWS} "-XX:CompilerDirectivesFile={directives}" -Xms{driver_memory}'
+
+
 def start(
     master: str,
     work: Path,
@@ -188,7 +201,7 @@ def start(
         JavaError: no Java was found.
         AuditError: the session cannot be started.
     """
-    local, few = is_local(master), rows < _MANY_ROWS
+    local, few, parts = is_local(master), rows < _MANY_ROWS, str(partitions_of(rows))
     os.environ["JAVA_HOME"] = str(java_home())
     set_python(master)
     if local:
@@ -199,14 +212,14 @@ def start(
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": (
             f'"-Dlog4j2.configurationFile={log4j}" "-Djava.io.tmpdir={work}" {_WITHOUT_MEMORY} '
-            f"{f'{_JAVA_OF_FEW_ROWS} -Xms{driver_memory}' if few else ''}"
+            f"{_java_of_few_rows(work, driver_memory) if few else ''}"
         ),
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
-        "spark.sql.shuffle.partitions": str(partitions_of(rows)),
+        "spark.sql.shuffle.partitions": parts,
         # What an audit has found is looked for in all partitions at once.
-        "spark.sql.limit.initialNumPartitions": str(partitions_of(rows)),
-        **(_SETTINGS_OF_FEW_ROWS if few else {}),
+        "spark.sql.limit.initialNumPartitions": parts,
+        **({**_SETTINGS_OF_FEW_ROWS, "spark.sql.files.minPartitionNum": parts} if few else {}),
     }
     builder = SparkSession.builder.appName("queen audit").master(master)
     for name, value in {**_SETTINGS, **(_LOCAL if local else {}), **own, **options}.items():
