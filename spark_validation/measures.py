@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from .figures import Series
 from .tables import Tables
-from .tables.columns import NEVER, SECOND, looked_up
+from .tables.columns import NEVER, SECOND, few, looked_up
 
 _POINTS = 200
 _LANES = 50
@@ -168,7 +168,7 @@ def _redeliveries(tables: Tables) -> Points:
     again = tables.fates.where(F.col("deliveries") > 1).select(*message, (F.col("deliveries") - 1).alias("again"))
     said = (
         tables.acks.where(F.col("outcome") != "fail")
-        .join(again, message, "left_semi")
+        .join(few(again), message, "left_semi")
         .groupBy(*message)
         .agg(
             F.max(F.col("status") == "failed").alias("failed"),
