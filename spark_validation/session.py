@@ -77,6 +77,9 @@ PACKAGES = ("pyspark_queen", "spark_validation", "spec")
 LEAST_MEMORY_MIB = 512
 """Minimum memory for Spark."""
 
+MESSAGES_A_PARTITION, ROWS_A_PARTITION = 750_000, 1_500_000
+"""What fits into memory: messages with their payloads, or rows of audits, which have only hashes of them."""
+
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|yarn|spark://[^/:,]+:\d+(,[^/:,]+:\d+)*|k8s://(https?://)?[^/:]+(:\d+)?(/.*)?"
 )
@@ -84,13 +87,13 @@ _PLACE = re.compile(r"([^/:,]+):(\d+)")
 _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
-_ROWS_A_PARTITION = 1_500_000
-_MANY_ROWS = 5_000_000
+_MANY_ROWS, _FEWEST_ROWS = 5_000_000, 1_000_000
 # What costs with few rows is to plan queries, and to compile code that hardly runs. So Java collects its garbage
 # without threads of their own, and compiles with its second compiler only what runs very often, and no code that Spark
-# makes for a query; and Spark does not plan a query again at each stage.
-_JAVA_OF_FEW_ROWS = (
-    "-XX:+UseSerialGC -XX:NewRatio=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m "
+# makes for a query, or with the fewest rows nothing; and Spark does not plan a query again at each stage.
+_JAVA_OF_FEW_ROWS = "-XX:+UseSerialGC -XX:NewRatio=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m"
+_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+_SECOND_COMPILER = (
     "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
     "-XX:Tier4BackEdgeThreshold=600000 "
     # Java would say on standard output that it has read directives.
@@ -169,15 +172,16 @@ def check_memory(memory: str) -> None:
         raise AuditError(f"--driver-memory {memory}: Spark needs {LEAST_MEMORY_MIB}m or more")
 
 
-def partitions_of(rows: int) -> int:
-    """Number of partitions for this many rows, so that each fits into memory."""
-    return max(1, -(-rows // _ROWS_A_PARTITION))
-
-
-def _java_of_few_rows(work: Path, driver_memory: str) -> str:
+def _java_options(rows: int, work: Path, driver_memory: str) -> str:
+    """Those of Java for this many rows."""
+    if rows >= _MANY_ROWS:
+        return ""
+    all_ = f"{_JAVA_OF_FEW_ROWS} -Xms{driver_memory}"
+    if rows < _FEWEST_ROWS:
+        return f"{all_} {_FIRST_COMPILER}"
     directives = work / "compiler.json"
     directives.write_text(_DIRECTIVES, encoding="utf-8")
-    return f'{_JAVA_OF_FEW_ROWS} "-XX:CompilerDirectivesFile={directives}" -Xms{driver_memory}'
+    return f'{all_} {_SECOND_COMPILER} "-XX:CompilerDirectivesFile={directives}"'
 
 
 def start(
@@ -186,6 +190,7 @@ def start(
     *,
     driver_memory: str = "2g",
     rows: int = _MANY_ROWS,
+    rows_a_partition: int = MESSAGES_A_PARTITION,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
     """A session on the master; ``work`` is a folder of this process for data that Spark spills.
@@ -195,13 +200,14 @@ def start(
         work: a folder that is deleted with the session.
         driver_memory: heap of the driver, which in local mode does all the work.
         rows: about how many there are in all tables together; without a number, many.
+        rows_a_partition: how many of them fit into memory.
         options: additional settings of Spark.
 
     Raises:
         JavaError: no Java was found.
         AuditError: the session cannot be started.
     """
-    local, few, parts = is_local(master), rows < _MANY_ROWS, str(partitions_of(rows))
+    local, few, parts = is_local(master), rows < _MANY_ROWS, str(max(1, -(-rows // rows_a_partition)))
     os.environ["JAVA_HOME"] = str(java_home())
     set_python(master)
     if local:
@@ -212,7 +218,7 @@ def start(
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": (
             f'"-Dlog4j2.configurationFile={log4j}" "-Djava.io.tmpdir={work}" {_WITHOUT_MEMORY} '
-            f"{_java_of_few_rows(work, driver_memory) if few else ''}"
+            f"{_java_options(rows, work, driver_memory)}"
         ),
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),

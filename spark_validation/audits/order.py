@@ -76,8 +76,12 @@ def _odd(rows: DataFrame, calls: DataFrame) -> DataFrame:
 
     Only these have to be sorted to find disorder.
     """
-    odd = calls.where(F.col("shifts.lowest") != F.col("shifts.highest")).select(*_CALL_IN_LANE)
+    odd = calls.where(_is_odd()).select(*_CALL_IN_LANE)
     return rows.join(few(odd.distinct()), _CALL_IN_LANE)
+
+
+def _is_odd() -> Column:
+    return F.col("shifts.lowest") != F.col("shifts.highest")
 
 
 def _unswallowed(rows: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
@@ -108,7 +112,7 @@ def deliveries_leave_no_gap(
     told = _told(deliveries)
     offsets = told.select("lane", "group", "offset")
     high, low = F.col("offsets.highest"), F.col("offsets.lowest")
-    run = high - low + 1 == F.col("told")
+    run = (high - low + 1 == F.col("told")) & ~_is_odd()
     others = told.join(few(holdings.where(~run).select(*_CALL_IN_LANE)), _CALL_IN_LANE)
     words = _words_of_runs(holdings.where(run).select("lane", "group", low.alias("first"), high.alias("last")))
     words = words.unionByName(_words(others.select("lane", "group", "offset")))

@@ -36,12 +36,16 @@ def hash_of_text(text: Column) -> Column:
 
     It is the hash of their digits: to make a number of these (``conv``) takes longer than the SHA-256.
     """
-    return F.xxhash64(F.substring(F.sha2(text, 256), 1, _DIGITS))
+    return _hash_of_digits(F.substring(F.sha2(text, 256), 1, _DIGITS))
 
 
 def hash_of_bits(bits: Column) -> Column:
     """The hash of a client-chosen transaction id, from the first 60 bits of its SHA-256; null without them."""
-    return F.when(bits.isNotNull(), F.xxhash64(F.lpad(F.lower(F.hex(bits)), _DIGITS, "0")))
+    return _hash_of_digits(F.lpad(F.lower(F.hex(bits)), _DIGITS, "0"))
+
+
+def _hash_of_digits(digits: Column) -> Column:
+    return F.when(digits.isNotNull(), F.xxhash64(digits))
 
 
 def is_message_id(id_: Column) -> Column:
@@ -177,7 +181,7 @@ def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
 def looked_up(rows: DataFrame) -> DataFrame:
     """Rows of a table that lies by message, as the side of a join that is hashed: neither side has to be sorted.
 
-    A part of such a table fits into memory (``session.partitions_of``), also where most messages are in one lane.
+    A part of such a table fits into memory (``session.ROWS_A_PARTITION``), also where most messages are in one lane.
     """
     return rows.hint("shuffle_hash")
 
