@@ -81,8 +81,7 @@ def make(request: Request, progress: Progress) -> Report:
         snapshot = held.enter_context(snapshot_of(request.dsn)) if request.dsn else None
         if snapshot and journal:
             snapshot.check_primary()
-        rows = _rows_of(journal, archive, snapshot)
-        spark = stack.enter_context(_spark(request.where, work, rows, session.ROWS_A_PARTITION))
+        spark = stack.enter_context(_spark(request.where, work, _rows_of(journal, archive, snapshot)))
         progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
@@ -248,15 +247,11 @@ def _check(where: Where) -> None:
 
 
 @contextmanager
-def _spark(
-    where: Where, work: Path, rows: int, rows_a_partition: int = session.MESSAGES_A_PARTITION
-) -> Iterator[SparkSession]:
+def _spark(where: Where, work: Path, rows: int) -> Iterator[SparkSession]:
     """A session for this many rows of journals and log; an error of Spark becomes one line."""
     spark = None
     try:
-        spark = session.start(
-            where.master, work, driver_memory=where.driver_memory, rows=rows, rows_a_partition=rows_a_partition
-        )
+        spark = session.start(where.master, work, driver_memory=where.driver_memory, rows=rows)
         yield spark
     except KeyboardInterrupt:
         session.kill()

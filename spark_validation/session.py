@@ -77,9 +77,6 @@ PACKAGES = ("pyspark_queen", "spark_validation", "spec")
 LEAST_MEMORY_MIB = 512
 """Minimum memory for Spark."""
 
-MESSAGES_A_PARTITION, ROWS_A_PARTITION = 750_000, 1_500_000
-"""What fits into memory: messages with their payloads, or rows of audits, which have only hashes of them."""
-
 _MASTER = re.compile(
     r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|yarn|spark://[^/:,]+:\d+(,[^/:,]+:\d+)*|k8s://(https?://)?[^/:]+(:\d+)?(/.*)?"
 )
@@ -87,7 +84,9 @@ _PLACE = re.compile(r"([^/:,]+):(\d+)")
 _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
+_ROWS_A_PARTITION = 750_000
 _MANY_ROWS, _FEWEST_ROWS = 5_000_000, 1_000_000
+_PARTITIONS_OF_FEW_ROWS = 3
 # What costs with few rows is to plan queries, and to compile code that hardly runs. So Java collects its garbage
 # without threads of their own, and compiles with its second compiler only what runs very often, and no code that Spark
 # makes for a query, or with the fewest rows nothing; and Spark does not plan a query again at each stage.
@@ -172,6 +171,12 @@ def check_memory(memory: str) -> None:
         raise AuditError(f"--driver-memory {memory}: Spark needs {LEAST_MEMORY_MIB}m or more")
 
 
+def partitions_of(rows: int) -> int:
+    """Number of partitions for this many rows, so that each fits into memory; with few rows, a task costs more."""
+    enough = max(1, -(-rows // _ROWS_A_PARTITION))
+    return min(enough, _PARTITIONS_OF_FEW_ROWS) if rows < _MANY_ROWS else enough
+
+
 def _java_options(rows: int, work: Path, driver_memory: str) -> str:
     """Those of Java for this many rows."""
     if rows >= _MANY_ROWS:
@@ -190,7 +195,6 @@ def start(
     *,
     driver_memory: str = "2g",
     rows: int = _MANY_ROWS,
-    rows_a_partition: int = MESSAGES_A_PARTITION,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
     """A session on the master; ``work`` is a folder of this process for data that Spark spills.
@@ -200,14 +204,13 @@ def start(
         work: a folder that is deleted with the session.
         driver_memory: heap of the driver, which in local mode does all the work.
         rows: about how many there are in all tables together; without a number, many.
-        rows_a_partition: how many of them fit into memory.
         options: additional settings of Spark.
 
     Raises:
         JavaError: no Java was found.
         AuditError: the session cannot be started.
     """
-    local, few, parts = is_local(master), rows < _MANY_ROWS, str(max(1, -(-rows // rows_a_partition)))
+    local, few, parts = is_local(master), rows < _MANY_ROWS, str(partitions_of(rows))
     os.environ["JAVA_HOME"] = str(java_home())
     set_python(master)
     if local:

@@ -181,7 +181,7 @@ def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
 def looked_up(rows: DataFrame) -> DataFrame:
     """Rows of a table that lies by message, as the side of a join that is hashed: neither side has to be sorted.
 
-    A part of such a table fits into memory (``session.ROWS_A_PARTITION``), also where most messages are in one lane.
+    A part of such a table fits into memory (``session.partitions_of``), also where most messages are in one lane.
     """
     return rows.hint("shuffle_hash")
 
