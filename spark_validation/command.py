@@ -81,7 +81,8 @@ def make(request: Request, progress: Progress) -> Report:
         snapshot = held.enter_context(snapshot_of(request.dsn)) if request.dsn else None
         if snapshot and journal:
             snapshot.check_primary()
-        spark = stack.enter_context(_spark(request.where, work, _rows_of(journal, archive, snapshot)))
+        rows = _rows_of(journal, archive, snapshot)
+        spark = stack.enter_context(_spark(request.where, work, rows, session.MANY_AUDITED_ROWS))
         progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
@@ -247,11 +248,11 @@ def _check(where: Where) -> None:
 
 
 @contextmanager
-def _spark(where: Where, work: Path, rows: int) -> Iterator[SparkSession]:
+def _spark(where: Where, work: Path, rows: int, many: int = session.MANY_ROWS) -> Iterator[SparkSession]:
     """A session for this many rows of journals and log; an error of Spark becomes one line."""
     spark = None
     try:
-        spark = session.start(where.master, work, driver_memory=where.driver_memory, rows=rows)
+        spark = session.start(where.master, work, driver_memory=where.driver_memory, rows=rows, many=many)
         yield spark
     except KeyboardInterrupt:
         session.kill()

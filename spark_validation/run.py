@@ -117,8 +117,8 @@ def judge_all(
 
 def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
     """The verdict of one audit; unknown if it has nothing to judge."""
-    given = {name: tables.get(name) for name in (*audit.needs, *audit.uses)}
     began = time.perf_counter()
+    given = {name: tables.get(name) for name in (*audit.needs, *audit.uses)}
     if why := _nothing_to_judge(audit, given, tables):
         return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=why, seconds=time.perf_counter() - began)
     found = audit.violations(given)

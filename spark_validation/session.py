@@ -5,11 +5,13 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -65,6 +67,7 @@ _SETTINGS = {
 }
 # Without this, Java would continue after a failed allocation, and end later with another error.
 _WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+_OUT_OF_MEMORY = 3
 # On one machine, a late heartbeat means that the machine is busy, not that an executor is lost.
 _LOCAL = {"spark.network.timeout": "1h", "spark.executor.heartbeatInterval": "5min"}
 
@@ -85,14 +88,16 @@ _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
 _ROWS_A_PARTITION = 750_000
-_MANY_ROWS, _FEWEST_ROWS = 5_000_000, 1_000_000
+MANY_ROWS, MANY_AUDITED_ROWS = 1_000_000, 5_000_000
+"""From how many rows on it is worth while to compile and plan well; an audit on one machine has more queries."""
 _PARTITIONS_OF_FEW_ROWS = 3
-# What costs with few rows is to plan queries, and to compile code that hardly runs. So Java collects its garbage
-# without threads of their own, and compiles with its second compiler only what runs very often, and no code that Spark
-# makes for a query, or with the fewest rows nothing; and Spark does not plan a query again at each stage.
+# With few rows, most of the CPU goes into planning queries, and into compiling code that hardly runs. So Java collects
+# its garbage without threads of their own, and uses its second compiler (C2) for nothing, or from a million rows on
+# for what is called very often, but never for code that Spark makes for a query. Spark plans a query once, not at each
+# stage.
 _JAVA_OF_FEW_ROWS = "-XX:+UseSerialGC -XX:NewRatio=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m"
-_FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
-_SECOND_COMPILER = (
+_ONLY_C1 = "-XX:TieredStopAtLevel=1"
+_LITTLE_C2 = (
     "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
     "-XX:Tier4BackEdgeThreshold=600000 "
     # Java would say on standard output that it has read directives.
@@ -103,6 +108,8 @@ _DIRECTIVES = """[
 ]
 """
 _SETTINGS_OF_FEW_ROWS = {
+    # Half of the heap is for short-lived objects: what Spark holds must fit into the other half.
+    "spark.memory.fraction": "0.4",
     "spark.sql.constraintPropagation.enabled": "false",
     # Each table that is hashed, of a join or an aggregation, begins with a page: by default, of 64 MB.
     "spark.buffer.pageSize": "1m",
@@ -171,22 +178,19 @@ def check_memory(memory: str) -> None:
         raise AuditError(f"--driver-memory {memory}: Spark needs {LEAST_MEMORY_MIB}m or more")
 
 
-def partitions_of(rows: int) -> int:
-    """Number of partitions for this many rows, so that each fits into memory; with few rows, a task costs more."""
+def partitions_of(rows: int, *, few: bool = False) -> int:
+    """Number of partitions for this many rows, so that each fits into memory; of few rows, not more than that needs."""
     enough = max(1, -(-rows // _ROWS_A_PARTITION))
-    return min(enough, _PARTITIONS_OF_FEW_ROWS) if rows < _MANY_ROWS else enough
+    return min(enough, _PARTITIONS_OF_FEW_ROWS) if few else enough
 
 
-def _java_options(rows: int, work: Path, driver_memory: str) -> str:
-    """Those of Java for this many rows."""
-    if rows >= _MANY_ROWS:
-        return ""
+def _java_of_few_rows(rows: int, work: Path, driver_memory: str) -> str:
     all_ = f"{_JAVA_OF_FEW_ROWS} -Xms{driver_memory}"
-    if rows < _FEWEST_ROWS:
-        return f"{all_} {_FIRST_COMPILER}"
+    if rows < MANY_ROWS:
+        return f"{all_} {_ONLY_C1}"
     directives = work / "compiler.json"
     directives.write_text(_DIRECTIVES, encoding="utf-8")
-    return f'{all_} {_SECOND_COMPILER} "-XX:CompilerDirectivesFile={directives}"'
+    return f'{all_} {_LITTLE_C2} "-XX:CompilerDirectivesFile={directives}"'
 
 
 def start(
@@ -194,7 +198,8 @@ def start(
     work: Path,
     *,
     driver_memory: str = "2g",
-    rows: int = _MANY_ROWS,
+    rows: int = MANY_ROWS,
+    many: int = MANY_ROWS,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
     """A session on the master; ``work`` is a folder of this process for data that Spark spills.
@@ -204,13 +209,16 @@ def start(
         work: a folder that is deleted with the session.
         driver_memory: heap of the driver, which in local mode does all the work.
         rows: about how many there are in all tables together; without a number, many.
+        many: the number from which on there are many, on one machine.
         options: additional settings of Spark.
 
     Raises:
         JavaError: no Java was found.
         AuditError: the session cannot be started.
     """
-    local, few, parts = is_local(master), rows < _MANY_ROWS, str(partitions_of(rows))
+    local = is_local(master)
+    few = rows < (many if local else MANY_ROWS)
+    parts = str(partitions_of(rows, few=few))
     os.environ["JAVA_HOME"] = str(java_home())
     set_python(master)
     if local:
@@ -221,7 +229,7 @@ def start(
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": (
             f'"-Dlog4j2.configurationFile={log4j}" "-Djava.io.tmpdir={work}" {_WITHOUT_MEMORY} '
-            f"{_java_options(rows, work, driver_memory)}"
+            f"{_java_of_few_rows(rows, work, driver_memory) if few else ''}"
         ),
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
@@ -257,6 +265,8 @@ class _Members:
         self._of_java = of_java
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as above
+        if name.startswith("__"):
+            raise AttributeError(name)
         found = getattr(self._of_java, name)
         setattr(self, name, found)
         return found
@@ -270,7 +280,8 @@ def _look_up_once(session: SparkSession) -> None:
         ("org.apache.spark.sql.functions", "functions"),
         ("PythonUtils", "PythonUtils"),
     ):
-        setattr(jvm, name, _Members(getattr(jvm, of_java)))
+        if name not in vars(jvm):
+            setattr(jvm, name, _Members(getattr(jvm, of_java)))
 
 
 def _is_news(record: logging.LogRecord) -> bool:
@@ -306,10 +317,20 @@ def first_line(problem: BaseException) -> str:
     # py4j says of an answer that did not come whole what it says of one with a stack, without the stack.
     unanswered = type(problem) is Py4JError and "Trace:" not in str(problem)
     if unanswered or isinstance(problem, JAVA_IS_GONE):
-        return "its Java process has ended"
+        return _end_of_java()
     said = str(problem.java_exception) if isinstance(problem, Py4JJavaError) else str(problem)
     ours = _OURS.search(said)
     return ours[1] if ours else said.strip().partition("\n")[0]
+
+
+def _end_of_java() -> str:
+    """How Java has ended, which says nothing itself if it is told not to."""
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - as above
+    code = None
+    if process is not None:
+        with suppress(subprocess.TimeoutExpired):
+            code = process.wait(_PATIENCE_S)
+    return "its Java process ran out of memory" if code == _OUT_OF_MEMORY else "its Java process has ended"
 
 
 def package(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from ..inputs import Database, Inputs
-from .columns import answers, few, leaf
+from .columns import answers, in_driver, leaf
 
 
 class Base:
@@ -39,9 +39,9 @@ class Base:
         return leaf(self._kept[-1])
 
     def _keep_few(self, table: DataFrame) -> DataFrame:
-        """A table that has few rows as a rule: the driver has them, and queries about them alone need no tasks."""
-        found = few(table)
-        return self._keep(table) if found is table else found
+        """A table that has few rows as a rule, which the driver has then."""
+        found = in_driver(table)
+        return self._keep(table) if found is None else found
 
     @property
     def _database(self) -> Database | None:

@@ -18,7 +18,7 @@ SECOND = 1_000_000
 NUMBER_CHARS = 13
 _DIGITS = 15
 _MESSAGE_KIND = "-8001-8000-"
-_BROADCAST_ROWS = 500_000
+_BROADCAST_ROWS, _DRIVER_ROWS = 500_000, 50_000
 
 
 def lane() -> Column:
@@ -98,15 +98,16 @@ def is_foreign(item: str) -> Column:
 class Answers:
     """What queries have answered: many audits ask the same of the same tables.
 
-    A query is known by what Spark makes of it, so tables must not change: forget all when they are freed.
+    A query is known by what Spark makes of it, so tables must not change: forget all when they are freed. And by the
+    names of its columns, which Spark does not compare: two empty tables with the same types are the same for it.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], list[tuple[DataFrame, Any]]] = {}
+        self._known: dict[tuple[str, tuple[str, ...], int], list[tuple[DataFrame, Any]]] = {}
 
     def of(self, what: str, rows: DataFrame, ask: Callable[[DataFrame], _Answer]) -> _Answer:
         """The answer to a question, asked once."""
-        there = self._known.setdefault((what, rows.semanticHash()), [])
+        there = self._known.setdefault((what, tuple(rows.columns), rows.semanticHash()), [])
         found: _Answer
         for other, found in there:
             if other.sparkSession is rows.sparkSession and other.sameSemantics(rows):
@@ -130,13 +131,19 @@ def few(rows: DataFrame) -> DataFrame:
     The other side needs no shuffle, these rows are not computed again, and if there are none, Spark omits all that
     depends on them.
     """
-    return answers.of("few", rows, _few)
+    found = answers.of("few", rows, lambda table: _in_driver(table, _BROADCAST_ROWS))
+    return rows if found is None else found
 
 
-def _few(rows: DataFrame) -> DataFrame:
-    found = rows.limit(_BROADCAST_ROWS + 1).toArrow()
-    if found.num_rows > _BROADCAST_ROWS:
-        return rows
+def in_driver(rows: DataFrame) -> DataFrame | None:
+    """The rows, in the driver: queries about them alone need no tasks; None if they are too many for that."""
+    return answers.of("in driver", rows, lambda table: _in_driver(table, _DRIVER_ROWS))
+
+
+def _in_driver(rows: DataFrame, most: int) -> DataFrame | None:
+    found = rows.limit(most + 1).toArrow()
+    if found.num_rows > most:
+        return None
     return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else nothing_of(rows)
 
 

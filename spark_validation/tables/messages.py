@@ -182,4 +182,4 @@ class Messages(Items):
         if most <= 0:
             return self._empty("lane bigint, hash bigint")
         unpushed = self.messages.where(F.col("attempts") == 0).orderBy("lane", "log_offset", "hash")
-        return self._keep_few(unpushed.select("lane", "hash").limit(most))
+        return self._keep(unpushed.select("lane", "hash").limit(most))

@@ -54,6 +54,7 @@ def test_exactly_what_was_planted_is_found(planted, name):
 @pytest.mark.nightly
 def test_joins_with_too_many_rows_for_a_broadcast_say_the_same(spark, planted, monkeypatch):
     monkeypatch.setattr(tables.columns, "_BROADCAST_ROWS", 0)
+    monkeypatch.setattr(tables.columns, "_DRIVER_ROWS", 0)
     shuffled = run(inputs(spark, planted.rows), max_evidence=10_000)
 
     def said(verdicts):
@@ -319,3 +320,9 @@ def test_what_several_audits_ask_of_a_table_is_asked_once(spark):
     assert few(spark.range(3).where("id > 1")).count() == 1
     answers.forget()
     assert few(rows.where("id > 0")) is not first
+
+
+def test_empty_tables_with_other_names_of_columns_are_not_the_same(spark):
+    offsets, hashes = (few(spark.createDataFrame([], f"lane bigint, {name} bigint")) for name in ("offset", "hash"))
+    assert (few(offsets).columns, few(hashes).columns) == (["lane", "offset"], ["lane", "hash"])
+    answers.forget()
