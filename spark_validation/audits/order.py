@@ -141,7 +141,7 @@ def _bucket() -> Column:
 
 
 def _words(offsets: DataFrame) -> DataFrame:
-    """Each offset as a bit of a word of 64; ``first`` and ``last`` are its only one."""
+    """Each offset as a bit of a word of 64; ``first`` and ``last`` are both that offset."""
     bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.pmod("offset", F.lit(_BITS)).cast("int"))
     return offsets.withColumns(
         {"word": F.floor(F.col("offset") / _BITS), "bits": bit, "first": F.col("offset"), "last": F.col("offset")}

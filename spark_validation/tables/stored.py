@@ -60,7 +60,7 @@ class StoredTables(Calls):
 
     @cached_property
     def _whole_log(self) -> DataFrame:
-        """The messages of the log, also those that cannot be read."""
+        """The messages of the log, also those that cannot be read; ``hash`` is that of the tables, not that stored."""
         assert self._database is not None
         lanes = F.broadcast(self.heads.select("part_id", "lane"))
         known = F.coalesce(hash_of_bits(F.col("hash")), hash_of_offset(F.col("offset")))
