@@ -87,10 +87,9 @@ _PLACE = re.compile(r"([^/:,]+):(\d+)")
 _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
-_ROWS_A_PARTITION = 750_000
-MANY_ROWS, MANY_AUDITED_ROWS = 1_000_000, 5_000_000
+_ROWS_A_PARTITION, _FEW_ROWS_A_PARTITION = 750_000, 1_500_000
+MANY_ROWS, MANY_AUDITED_ROWS = 1_000_000, 10_000_000
 """From how many rows on it is worth while to compile and plan well; an audit on one machine has more queries."""
-_PARTITIONS_OF_FEW_ROWS = 3
 # With few rows, most of the CPU goes into planning queries, and into compiling code that hardly runs. So Java collects
 # its garbage without threads of their own, and uses its second compiler (C2) for nothing, or from a million rows on
 # for what is called very often, but never for code that Spark makes for a query. Spark plans a query once, not at each
@@ -179,9 +178,8 @@ def check_memory(memory: str) -> None:
 
 
 def partitions_of(rows: int, *, few: bool = False) -> int:
-    """Number of partitions for this many rows, so that each fits into memory; of few rows, not more than that needs."""
-    enough = max(1, -(-rows // _ROWS_A_PARTITION))
-    return min(enough, _PARTITIONS_OF_FEW_ROWS) if few else enough
+    """Number of partitions for this many rows, so that each fits into memory; few tasks at once leave more of it."""
+    return max(1, -(-rows // (_FEW_ROWS_A_PARTITION if few else _ROWS_A_PARTITION)))
 
 
 def _java_of_few_rows(rows: int, work: Path, driver_memory: str) -> str:
