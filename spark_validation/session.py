@@ -178,7 +178,7 @@ def check_memory(memory: str) -> None:
 
 
 def partitions_of(rows: int, *, few: bool = False) -> int:
-    """Number of partitions for this many rows, so that each fits into memory; few tasks at once leave more of it."""
+    """Number of partitions for this many rows, so that each fits into memory: larger ones if few tasks run at once."""
     return max(1, -(-rows // (_FEW_ROWS_A_PARTITION if few else _ROWS_A_PARTITION)))
 
 
