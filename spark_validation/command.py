@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from . import session
+from . import gateway, session
 from .archive import database as archived
 from .archive import job
 from .archive import restore as restoring
@@ -255,18 +255,18 @@ def _spark(where: Where, work: Path, rows: int, many: int = session.MANY_ROWS) -
         spark = session.start(where.master, work, driver_memory=where.driver_memory, rows=rows, many=many)
         yield spark
     except KeyboardInterrupt:
-        session.kill()
+        gateway.kill()
         raise
-    except (PySparkException, Py4JError, *session.JAVA_IS_GONE) as problem:
+    except (PySparkException, Py4JError, *gateway.JAVA_IS_GONE) as problem:
         raise AuditError(
-            f"Spark failed: {session.first_line(problem)}. If memory was short, raise --driver-memory; if "
+            f"Spark failed: {gateway.first_line(problem)}. If memory was short, raise --driver-memory; if "
             "disk space was short, set TMPDIR to a larger disk"
         ) from problem
     finally:
         if spark is not None:
-            with suppress(*session.JAVA_IS_GONE):
+            with suppress(*gateway.JAVA_IS_GONE):
                 spark.stop()
-            session.end_java()
+            gateway.end()
 
 
 def _database(spark: SparkSession, archive: Archive | None, snapshot: AnySnapshot | None) -> Database | None:

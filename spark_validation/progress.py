@@ -8,8 +8,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from .gateway import JAVA_IS_GONE
 from .run import Progress
-from .session import JAVA_IS_GONE
 
 _INTERVAL_S = 1.0
 _PATIENCE_S = 5.0

@@ -5,22 +5,19 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark import SparkContext
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from . import gateway
 from .errors import AuditError
 from .java import java_home
 from .journal.files import WORK
@@ -67,12 +64,8 @@ _SETTINGS = {
 }
 # Without this, Java would continue after a failed allocation, and end later with another error.
 _WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
-_OUT_OF_MEMORY = 3
 # On one machine, a late heartbeat means that the machine is busy, not that an executor is lost.
 _LOCAL = {"spark.network.timeout": "1h", "spark.executor.heartbeatInterval": "5min"}
-
-JAVA_IS_GONE = (Py4JNetworkError, ConnectionError)
-"""The exceptions of calls to Spark after Java has ended."""
 
 PACKAGES = ("pyspark_queen", "spark_validation", "spec")
 """Packages that tasks import."""
@@ -117,7 +110,6 @@ _SETTINGS_OF_FEW_ROWS = {
     "spark.default.parallelism": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
 }
-_OURS = re.compile(r"^(?:spark_validation|pyspark_queen)\.errors\.\w+: (.+)", re.MULTILINE)
 
 
 def is_local(master: str) -> bool:
@@ -246,89 +238,19 @@ def start(
     try:
         session = builder.getOrCreate()
     except (PySparkException, Py4JError, RuntimeError, OSError) as problem:
-        raise AuditError(f"Spark cannot be started on {master}: {first_line(problem)}") from problem
+        raise AuditError(f"Spark cannot be started on {master}: {gateway.first_line(problem)}") from problem
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
-    _look_up_once(session)
+    gateway.look_up_once(session)
     if not local:
         session.sparkContext.addPyFile(str(package(work)))
     return session
 
 
-class _Members:
-    """A class of Java, whose methods are looked up once."""
-
-    def __init__(self, of_java: Any) -> None:  # noqa: ANN401 - py4j has no types
-        self._of_java = of_java
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as above
-        if name.startswith("__"):
-            raise AttributeError(name)
-        found = getattr(self._of_java, name)
-        setattr(self, name, found)
-        return found
-
-
-def _look_up_once(session: SparkSession) -> None:
-    """PySpark asks Java for the class of the functions, and then for the method, before each call of one."""
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - pyspark has no other way to it
-    for name, of_java in (
-        ("functions", "functions"),
-        ("org.apache.spark.sql.functions", "functions"),
-        ("PythonUtils", "PythonUtils"),
-    ):
-        if name not in vars(jvm):
-            setattr(jvm, name, _Members(getattr(jvm, of_java)))
-
-
 def _is_news(record: logging.LogRecord) -> bool:
     """Not what py4j says, with a traceback, of a call that was interrupted or lost Java: the command's line says it."""
     return not record.getMessage().startswith(("KeyboardInterrupt while", "Exception while sending command"))
-
-
-def end_java() -> None:
-    """Ends Java, so that the next session has one with options of its own."""
-    gateway = SparkContext._gateway  # noqa: SLF001 - as below
-    process = getattr(gateway, "proc", None)
-    if gateway is None or process is None:
-        return
-    gateway.shutdown()
-    process.stdin.close()
-    process.wait()
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - as below
-
-
-def kill() -> None:
-    """Ends Java at once: it would report each task that an interruption ends, and still write into its folder."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark has no other way to its Java process
-    process = getattr(gateway, "proc", None)
-    if process is not None:
-        process.kill()
-        process.wait()
-
-
-def first_line(problem: BaseException) -> str:
-    """The text of an error of Spark, without stack traces: the error of our task, else the first line."""
-    # py4j says of an answer that did not come whole what it says of one with a stack, without the stack.
-    unanswered = type(problem) is Py4JError and "Trace:" not in str(problem)
-    if unanswered or isinstance(problem, JAVA_IS_GONE):
-        return _end_of_java()
-    said = str(problem.java_exception) if isinstance(problem, Py4JJavaError) else str(problem)
-    ours = _OURS.search(said)
-    return ours[1] if ours else said.strip().partition("\n")[0]
-
-
-def _end_of_java() -> str:
-    """How Java has ended, which says nothing itself if it is told not to."""
-    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 - as above
-    code = None
-    if process is not None:
-        with suppress(subprocess.TimeoutExpired):
-            code = process.wait(_PATIENCE_S)
-    return "its Java process ran out of memory" if code == _OUT_OF_MEMORY else "its Java process has ended"
 
 
 def package(folder: Path) -> Path:

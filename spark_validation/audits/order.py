@@ -14,7 +14,8 @@ from .spans import with_greatest_before
 BUCKET = 8192
 """Offsets per task of sorting, so that a hot partition has many tasks."""
 
-_BITS = 64
+_WORD = 6
+_BITS = 1 << _WORD
 _CALL_IN_LANE = ["agent", "number", "lane"]
 _MESSAGE = ["lane", "hash"]
 _SQL = "kind = 'sql'"
@@ -144,14 +145,14 @@ def _words(offsets: DataFrame) -> DataFrame:
     """Each offset as a bit of a word of 64; ``first`` and ``last`` are both that offset."""
     bit = F.call_function("shiftleft", F.lit(1).cast("bigint"), F.pmod("offset", F.lit(_BITS)).cast("int"))
     return offsets.withColumns(
-        {"word": F.floor(F.col("offset") / _BITS), "bits": bit, "first": F.col("offset"), "last": F.col("offset")}
+        {"word": F.shiftright("offset", _WORD), "bits": bit, "first": F.col("offset"), "last": F.col("offset")}
     ).drop("offset")
 
 
 def _words_of_runs(runs: DataFrame) -> DataFrame:
     """The offsets from ``first`` to ``last`` as bits of words of 64."""
     start = F.col("word") * _BITS
-    runs = runs.withColumn("word", F.explode(F.sequence(*(F.floor(F.col(end) / _BITS) for end in ("first", "last")))))
+    runs = runs.withColumn("word", F.explode(F.sequence(*(F.shiftright(end, _WORD) for end in ("first", "last")))))
     runs = runs.withColumns({"first": F.greatest("first", start), "last": F.least("last", start + (_BITS - 1))})
     all_ = F.lit(-1).cast("bigint")
     above = F.call_function("shiftleft", all_, (F.col("first") - start).cast("int"))

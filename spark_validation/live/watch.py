@@ -16,7 +16,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark_queen.batches import batches
 
 from ..errors import AuditError, AwayError
-from ..session import first_line
+from ..gateway import first_line
 from .checkpoint import Checkpoint
 from .sources import LiveSource, heads
 from .windows import CallWindow, Finding, LogWindow, Place, Said, Segment, Stored

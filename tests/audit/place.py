@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from spark_validation.session import first_line
+from spark_validation.gateway import first_line
 
 KEY = "5f" * 32
 PUSHES, A_PUSH = 6, 10

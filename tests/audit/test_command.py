@@ -93,6 +93,31 @@ def test_java_that_ends_in_the_middle_is_an_error_in_a_line(tmp_path):
     assert "Spark failed: its Java process has ended. If memory was short, raise --driver-memory" in ended.stdout
 
 
+_MEMORY_ENDS = """
+import sys
+from pathlib import Path
+from spark_validation import command, session
+from spark_validation.errors import AuditError
+
+try:
+    rows = session.MANY_ROWS
+    with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1]), rows, rows + 1) as spark:
+        print(spark.range(3).count())
+        spark.range(1).selectExpr("size(sequence(1, 300000000 + id)) AS n").collect()
+except AuditError as problem:
+    print(problem)
+"""
+
+
+def test_java_that_runs_out_of_memory_is_an_error_in_a_line(tmp_path):
+    """With the options of a million rows, under which Java says nothing itself."""
+    ended = subprocess.run([sys.executable, "-c", _MEMORY_ENDS, tmp_path], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    count, said = ended.stdout.splitlines()
+    assert count == "3"
+    assert said.startswith("Spark failed: its Java process ran out of memory. If memory was short, raise")
+
+
 def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
     ended = run("audit", "--journal", str(journal), "--guarantee", "G-NO-1")
     assert ended.returncode == 2

@@ -14,7 +14,7 @@ from pyspark_queen import columns
 from pyspark_queen.columns import Some
 from pyspark_queen.errors import OptionError
 from pyspark_queen.options import BATCH, read_options
-from spark_validation.session import first_line
+from spark_validation.gateway import first_line
 from tests.audit.place import KEY, TRACE, offsets, said, table
 from tests.support.servers import database_url
 

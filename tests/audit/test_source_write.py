@@ -20,8 +20,8 @@ from spark_validation.archive import job
 from spark_validation.archive.folder import locked, open_archive, open_filled
 from spark_validation.archive.restore import Range, Restored, Target, restore
 from spark_validation.errors import ArchiveError
+from spark_validation.gateway import first_line
 from spark_validation.log.snapshot import Snapshot
-from spark_validation.session import first_line
 from tests.audit.place import Place, table
 from tests.support.guides import code, request_of
 from tests.support.processes import wait_until
