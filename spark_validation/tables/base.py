@@ -32,7 +32,8 @@ class Base:
         """Frees the disk space of the cached tables."""
         answers.forget()
         for table in self._kept:
-            table.unpersist()
+            # Spark that ends while it still removes them shows tracebacks.
+            table.unpersist(blocking=True)
 
     def _keep(self, table: DataFrame) -> DataFrame:
         self._kept.append(table.persist(StorageLevel.DISK_ONLY))
