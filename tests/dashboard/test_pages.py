@@ -455,7 +455,19 @@ def test_the_system_shows_workers_engine_and_postgresql(screen: Screen, producer
     assert screen.fits()
 
 
+def _set_event_loop_lag(screen: Screen, lag_ms: float) -> None:
+    """Workers answer this lag, whatever else the machine has to do."""
+
+    def answer(route: Route) -> None:
+        metrics = route.fetch().json()
+        workers = [{**row, "maxEventLoopLagMs": lag_ms, "jobQueueSize": 0} for row in metrics["workers"]]
+        route.fulfill(json={**metrics, "workers": workers})
+
+    screen.page.route("**/analytics/worker-metrics?*", answer)
+
+
 def test_the_system_says_first_what_is_wrong(screen: Screen, producer: Producer) -> None:
+    _set_event_loop_lag(screen, 1)
     screen.open("system", title="System")
     state = screen.page.locator(".view > [role=status]")
     expect(state.get_by_role("heading", name="Nothing is wrong")).to_be_visible()
@@ -472,6 +484,16 @@ def test_the_system_says_first_what_is_wrong(screen: Screen, producer: Producer)
         producer.call("POST", "/api/v1/system/maintenance/pop", {"enabled": False})
 
 
+def test_the_system_names_workers_whose_event_loop_stood_still(open_screen: OpenScreen, server: Server) -> None:
+    screen = open_screen(server)
+    _set_event_loop_lag(screen, 576)
+    screen.open("system", title="System")
+    # Workers report ten seconds after their start.
+    point = screen.page.locator(".state li").filter(has_text="Event loop of 2 workers stood still, up to 576 ms")
+    expect(point).to_contain_text("warning")
+    expect(point).to_contain_text("add workers or instances")
+
+
 def test_the_system_names_each_condition_worst_first(open_screen: OpenScreen, server: Server) -> None:
     """What an installation in trouble would answer."""
     metrics = (
@@ -480,6 +502,7 @@ def test_the_system_names_each_condition_worst_first(open_screen: OpenScreen, se
         'queen_engine_jobs_refused_total{kind="push"} '
     )
     screen = open_screen(server)
+    _set_event_loop_lag(screen, 1)
     asked: list[str] = []
 
     def answer(route: Route) -> None:
