@@ -1,5 +1,6 @@
 """The data source ``queen`` of Spark."""
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
@@ -33,7 +34,7 @@ class QueenSource(DataSource):
         """Reads a table."""
         if options.of_group(self.options):
             raise OptionError("a consumer group is read as a stream, which may end: trigger(availableNow=True)")
-        return QueenReader(options.read_options(self.options, options.BATCH), columns.wanted(schema))
+        return QueenReader(options.read_options(self.options, options.BATCH), columns.wanted(_of_spark(schema)))
 
     def streamReader(self, schema: StructType) -> QueenStreamReader | GroupReader:  # noqa: N802 - Spark's name
         """Reads a stream: of the log, or as a consumer group."""
@@ -53,3 +54,12 @@ class QueenSource(DataSource):
         given = options.write_options(self.options)
         write.check(schema, given, overwrite=overwrite)
         return given
+
+
+def _of_spark(schema: StructType | pa.Schema) -> StructType:
+    """Sail gives the schema as Arrow has it."""
+    if isinstance(schema, StructType):
+        return schema
+    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - imports pandas
+
+    return from_arrow_schema(schema)

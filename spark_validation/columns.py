@@ -7,6 +7,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
 
 _SPARK = {str: "string", int: "bigint", float: "double", bool: "boolean", bytes: "binary"}
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), bytes: pa.binary()}
@@ -80,3 +81,9 @@ def _arrow(hint: object) -> pa.DataType:
 def arrow_table(kind: type[Struct], rows: Iterable[Struct]) -> pa.Table:
     """Structs as an Arrow table."""
     return pa.Table.from_pylist([msgspec.to_builtins(row) for row in rows], arrow_schema(kind))
+
+
+def spark_table(spark: SparkSession, kind: type[Struct], rows: Iterable[Struct]) -> DataFrame:
+    """Structs as a table of Spark."""
+    table = arrow_table(kind, rows)
+    return spark.createDataFrame(table) if table.num_rows else spark.createDataFrame([], spark_schema(kind))

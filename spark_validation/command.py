@@ -2,24 +2,26 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 
+from grpc import RpcError
 from msgspec import Struct, structs
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from . import gateway, session
+from . import gateway, sail, session
 from .archive import database as archived
 from .archive import job
 from .archive import restore as restoring
 from .archive.folder import Archive, locked, open_archive, open_filled
 from .archive.restore import Range, Restored, Target
+from .dialect import is_sail, read_parquet
 from .errors import AuditError, JournalError
 from .inputs import Database, Inputs
 from .journal.files import Journal, files_of, open_journal, text_of
@@ -39,9 +41,14 @@ from .tables.columns import SECOND
 _OF_A_STREAM = 5_000_000
 """The rows that a stream is prepared for: nobody knows how many will come."""
 
+MANY_AUDITED_ROWS = 10_000_000
+"""The rows of journals and log from which on Spark judges them, which needs no memory for all of them at once."""
+
+_IF_SHORT = "If memory was short, raise --driver-memory; if disk space was short, set TMPDIR to a larger disk"
+
 
 class Where(Struct, frozen=True):
-    """Spark's master, and the memory of the driver."""
+    """Spark's master, and the memory of the driver, or for queries."""
 
     master: str
     driver_memory: str
@@ -82,8 +89,9 @@ def make(request: Request, progress: Progress) -> Report:
         if snapshot and journal:
             snapshot.check_primary()
         rows = _rows_of(journal, archive, snapshot)
-        spark = stack.enter_context(_spark(request.where, work, rows, session.MANY_AUDITED_ROWS))
-        progress = stack.enter_context(following(spark, progress))
+        spark = stack.enter_context(_engine(request.where, work, rows))
+        if not is_sail():
+            progress = stack.enter_context(following(spark, progress))
         calls = _calls(spark, journal)
         inputs = Inputs(calls=calls, clock_bound=int(request.clock_bound_s * SECOND))
         taken_at = snapshot.taken_at if snapshot else None
@@ -244,24 +252,37 @@ def watch(request: Watch, listener: live.Listener, go_on: Callable[[], bool]) ->
 
 def _check(where: Where) -> None:
     session.check_master(where.master)
-    session.check_memory(where.driver_memory)
+    session.memory_mib(where.driver_memory)
+
+
+def _engine(where: Where, work: Path, rows: int) -> AbstractContextManager[SparkSession]:
+    """What runs the queries of an audit of this many rows: on one machine Sail, unless they are many."""
+    few = session.is_local(where.master) and rows < MANY_AUDITED_ROWS
+    return _sail(where, work) if few else _spark(where, work, rows)
 
 
 @contextmanager
-def _spark(where: Where, work: Path, rows: int, many: int = session.MANY_ROWS) -> Iterator[SparkSession]:
-    """A session for this many rows of journals and log; an error of Spark becomes one line."""
+def _sail(where: Where, work: Path) -> Iterator[SparkSession]:
+    """A session of Sail; an error becomes one line."""
+    try:
+        with sail.spoken(), sail.started(work, session.memory_mib(where.driver_memory) << 20) as spark:
+            yield spark
+    except (PySparkException, RpcError) as problem:
+        raise AuditError(f"a query failed: {gateway.first_line(problem)}. {_IF_SHORT}") from problem
+
+
+@contextmanager
+def _spark(where: Where, work: Path, rows: int) -> Iterator[SparkSession]:
+    """A session of Spark for this many rows of journals and log; an error becomes one line."""
     spark = None
     try:
-        spark = session.start(where.master, work, driver_memory=where.driver_memory, rows=rows, many=many)
+        spark = session.start(where.master, work, driver_memory=where.driver_memory, rows=rows)
         yield spark
     except KeyboardInterrupt:
         gateway.kill()
         raise
     except (PySparkException, Py4JError, *gateway.JAVA_IS_GONE) as problem:
-        raise AuditError(
-            f"Spark failed: {gateway.first_line(problem)}. If memory was short, raise --driver-memory; if "
-            "disk space was short, set TMPDIR to a larger disk"
-        ) from problem
+        raise AuditError(f"Spark failed: {gateway.first_line(problem)}. {_IF_SHORT}") from problem
     finally:
         if spark is not None:
             with suppress(*gateway.JAVA_IS_GONE):
@@ -283,7 +304,7 @@ def _calls(spark: SparkSession, journal: Journal | None) -> DataFrame | None:
     """
     if journal is None:
         return None
-    calls = spark.read.parquet(*map(str, journal.parquet))
+    calls = read_parquet(spark, map(str, journal.parquet))
     for row in calls.groupBy("agent", "number").count().where("count > 1").limit(1).collect():
         raise JournalError(
             f"row {row.number} of the agent {row.agent} occurs {row['count']} times: is a journal in the "

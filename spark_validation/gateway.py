@@ -1,4 +1,4 @@
-"""The Java process of Spark, as PySpark knows it: its errors, its end, and what is asked of it once."""
+"""The Java process of Spark, as PySpark knows it: its errors and its end."""
 
 import re
 import signal
@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 JAVA_IS_GONE = (Py4JNetworkError, ConnectionError)
 """The exceptions of calls to Spark after Java has ended."""
@@ -15,32 +14,6 @@ JAVA_IS_GONE = (Py4JNetworkError, ConnectionError)
 _PATIENCE_S = 10
 _OUT_OF_MEMORY = 3  # the exit code of Java after -XX:+ExitOnOutOfMemoryError
 _OURS = re.compile(r"^(?:spark_validation|pyspark_queen)\.errors\.\w+: (.+)", re.MULTILINE)
-
-
-class _Members:
-    """A class of Java, whose methods are looked up once."""
-
-    def __init__(self, of_java: object) -> None:
-        self._of_java = of_java
-
-    def __getattr__(self, name: str) -> object:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        found = getattr(self._of_java, name)
-        setattr(self, name, found)
-        return found
-
-
-def look_up_once(session: SparkSession) -> None:
-    """PySpark asks Java for the class of the functions, and then for the method, before each call of one."""
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - pyspark has no other way to it
-    for name, of_java in (
-        ("functions", "functions"),
-        ("org.apache.spark.sql.functions", "functions"),
-        ("PythonUtils", "PythonUtils"),
-    ):
-        if name not in vars(jvm):
-            setattr(jvm, name, _Members(getattr(jvm, of_java)))
 
 
 def _process() -> "subprocess.Popen[bytes] | None":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
-from .columns import arrow_table
+from .columns import spark_table
 
 
 class LogRow(Struct, frozen=True):
@@ -210,7 +210,7 @@ def as_database(
 ) -> Database:
     """The state as tables beside its log."""
     tables = {
-        name: spark.createDataFrame(arrow_table(kind, getattr(state, name)))
+        name: spark_table(spark, kind, getattr(state, name))
         for name, kind in (
             ("heads", Head),
             ("cursors", Cursor),
@@ -222,8 +222,8 @@ def as_database(
             ("waiting", Waiting),
         )
     }
-    found = None if flaws is None else spark.createDataFrame(arrow_table(Flaw, flaws))
-    sums = None if id_sums is None else spark.createDataFrame(arrow_table(IdSum, id_sums))
+    found = None if flaws is None else spark_table(spark, Flaw, flaws)
+    sums = None if id_sums is None else spark_table(spark, IdSum, id_sums)
     return Database(
         log=log,
         **tables,

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812
 
-from .columns import arrow_table
+from .columns import spark_table
 from .journal import changes
 
 MARK = r" ⟨[^⟩]*⟩$"
@@ -44,7 +44,7 @@ def by_lane(lanes: DataFrame, ends: list[End], born: dict[tuple[str, str], int])
     """By lane and group: the ``ends`` of its lives, and since when it is the one in the database (``born``)."""
     spark = lanes.sparkSession
     names = lanes.select("lane", F.col("queue").alias("q"), F.col("partition").alias("p"))
-    told = spark.createDataFrame(arrow_table(End, ends))
+    told = spark_table(spark, End, ends)
     inside = (F.col("queue").isNull() | (F.col("queue") == F.col("q"))) & (
         F.col("partition").isNull() | (F.col("partition") == F.col("p"))
     )

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from .audits import Audit, all_audits
+from .dialect import first_rows
 from .inputs import Inputs
 from .lives import MARK
 from .tables import Tables
@@ -123,7 +124,7 @@ def judge(audit: Audit, tables: Tables, max_evidence: int) -> Verdict:
         return Verdict(audit.name, audit.ids, Result.UNKNOWN, text=why, seconds=time.perf_counter() - began)
     found = audit.violations(given)
     # One query, unless there is more than is shown.
-    rows = found.limit(max_evidence + 1).collect()
+    rows = first_rows(found, max_evidence + 1).collect()
     count = len(rows) if len(rows) <= max_evidence else found.count()
     evidence = explain(found, rows[:max_evidence], tables) if count and max_evidence else ()
     result = Result.INVALID if count else Result.VALID

@@ -62,8 +62,9 @@ _SETTINGS = {
     # Tables of messages lie by lane and hash: joins by lane, group and hash need not move them.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
 }
-# Without this, Java would continue after a failed allocation, and end later with another error.
-_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+# Without this, Java would continue after a failed allocation, and end later with another error; or say so on standard
+# output.
+_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError -XX:+UnlockDiagnosticVMOptions -XX:-DisplayVMOutput"
 # On one machine, a late heartbeat means that the machine is busy, not that an executor is lost.
 _LOCAL = {"spark.network.timeout": "1h", "spark.executor.heartbeatInterval": "5min"}
 
@@ -81,24 +82,14 @@ _MEMORY = re.compile(r"(\d+)([kmgt])b?")
 _MEMORY_UNITS = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
 _PATIENCE_S = 10
 _ROWS_A_PARTITION, _FEW_ROWS_A_PARTITION = 750_000, 1_500_000
-MANY_ROWS, MANY_AUDITED_ROWS = 1_000_000, 10_000_000
-"""From how many rows on it is worth while to compile and plan well; an audit on one machine has more queries."""
+MANY_ROWS = 1_000_000
+"""From how many rows on it is worth while to compile and plan well."""
 # With few rows, most of the CPU goes into planning queries, and into compiling code that hardly runs. So Java collects
-# its garbage without threads of their own, and uses its second compiler (C2) for nothing, or from a million rows on
-# for what is called very often, but never for code that Spark makes for a query. Spark plans a query once, not at each
-# stage.
-_JAVA_OF_FEW_ROWS = "-XX:+UseSerialGC -XX:NewRatio=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m"
-_ONLY_C1 = "-XX:TieredStopAtLevel=1"
-_LITTLE_C2 = (
-    "-XX:Tier4InvocationThreshold=75000 -XX:Tier4MinInvocationThreshold=9000 -XX:Tier4CompileThreshold=225000 "
-    "-XX:Tier4BackEdgeThreshold=600000 "
-    # Java would say on standard output that it has read directives.
-    "-XX:+UnlockDiagnosticVMOptions -XX:-DisplayVMOutput"
+# its garbage without threads of their own, and does not use its second compiler (C2). Spark plans a query once, not at
+# each stage.
+_JAVA_OF_FEW_ROWS = (
+    "-XX:+UseSerialGC -XX:NewRatio=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=512m -XX:TieredStopAtLevel=1"
 )
-_DIRECTIVES = """[
-  { match: ["org/apache/spark/sql/catalyst/expressions/GeneratedClass*.*"], c2: { Exclude: true } }
-]
-"""
 _SETTINGS_OF_FEW_ROWS = {
     # Half of the heap is for short-lived objects: what Spark holds must fit into the other half.
     "spark.memory.fraction": "0.4",
@@ -156,8 +147,8 @@ def _unreachable(host: str, port: int) -> str | None:
     return None
 
 
-def check_memory(memory: str) -> None:
-    """Checks the size of a heap.
+def memory_mib(memory: str) -> int:
+    """The size of a heap, in mebibytes.
 
     Raises:
         AuditError: it is not a size, or too small for Spark.
@@ -165,22 +156,15 @@ def check_memory(memory: str) -> None:
     found = _MEMORY.fullmatch(memory.lower())
     if not found:
         raise AuditError(f"--driver-memory {memory}: not a size. Give a number and a unit, such as 2g or 1500m")
-    if int(found[1]) * _MEMORY_UNITS[found[2]] < LEAST_MEMORY_MIB:
+    size = int(int(found[1]) * _MEMORY_UNITS[found[2]])
+    if size < LEAST_MEMORY_MIB:
         raise AuditError(f"--driver-memory {memory}: Spark needs {LEAST_MEMORY_MIB}m or more")
+    return size
 
 
 def partitions_of(rows: int, *, few: bool = False) -> int:
     """Number of partitions for this many rows, so that each fits into memory: larger ones if few tasks run at once."""
     return max(1, -(-rows // (_FEW_ROWS_A_PARTITION if few else _ROWS_A_PARTITION)))
-
-
-def _java_of_few_rows(rows: int, work: Path, driver_memory: str) -> str:
-    all_ = f"{_JAVA_OF_FEW_ROWS} -Xms{driver_memory}"
-    if rows < MANY_ROWS:
-        return f"{all_} {_ONLY_C1}"
-    directives = work / "compiler.json"
-    directives.write_text(_DIRECTIVES, encoding="utf-8")
-    return f'{all_} {_LITTLE_C2} "-XX:CompilerDirectivesFile={directives}"'
 
 
 def start(
@@ -189,7 +173,6 @@ def start(
     *,
     driver_memory: str = "2g",
     rows: int = MANY_ROWS,
-    many: int = MANY_ROWS,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> SparkSession:
     """A session on the master; ``work`` is a folder of this process for data that Spark spills.
@@ -199,7 +182,6 @@ def start(
         work: a folder that is deleted with the session.
         driver_memory: heap of the driver, which in local mode does all the work.
         rows: about how many there are in all tables together; without a number, many.
-        many: the number from which on there are many, on one machine.
         options: additional settings of Spark.
 
     Raises:
@@ -207,7 +189,7 @@ def start(
         AuditError: the session cannot be started.
     """
     local = is_local(master)
-    few = rows < (many if local else MANY_ROWS)
+    few = rows < MANY_ROWS
     parts = str(partitions_of(rows, few=few))
     os.environ["JAVA_HOME"] = str(java_home())
     set_python(master)
@@ -219,7 +201,7 @@ def start(
         "spark.driver.memory": driver_memory,
         "spark.driver.extraJavaOptions": (
             f'"-Dlog4j2.configurationFile={log4j}" "-Djava.io.tmpdir={work}" {_WITHOUT_MEMORY} '
-            f"{_java_of_few_rows(rows, work, driver_memory) if few else ''}"
+            f"{f'{_JAVA_OF_FEW_ROWS} -Xms{driver_memory}' if few else ''}"
         ),
         "spark.local.dir": str(work),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
@@ -242,7 +224,6 @@ def start(
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
-    gateway.look_up_once(session)
     if not local:
         session.sparkContext.addPyFile(str(package(work)))
     return session

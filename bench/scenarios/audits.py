@@ -30,7 +30,7 @@ _ALL = "all audits"
 
 
 class Settings(Struct, frozen=True):
-    """The sizes. Each run has a Java of its own, as for users."""
+    """The sizes. Each run with Spark has a Java of its own, as for users."""
 
     messages: Annotated[
         tuple[int, ...], Option(help="Of a run; may be repeated. Without --read 1000000 unless given.", min=1000)
@@ -39,7 +39,7 @@ class Settings(Struct, frozen=True):
         tuple[float, ...], Option(help="Part of a run that lies in one partition; may be repeated.")
     ] = (0.0, 0.3)  # fmt: skip
     read: Annotated[int, Option(help="Messages of a log in PostgreSQL that is read; 0: none.", min=0)] = 0
-    driver_memory: Annotated[str, Option(help="Heap of Spark's driver.")] = "4g"
+    driver_memory: Annotated[str, Option(help="Memory for queries; of Spark, the heap of the driver.")] = "4g"
     master: Annotated[str, Option(help="Where Spark runs.")] = "local[*]"
 
 
@@ -106,7 +106,7 @@ def _audited(settings: Settings, messages: int, hot: float, progress: Progress) 
 
 def _costs(verdicts: "Sequence[Verdict]", marks: Sequence[_Mark]) -> Iterator[tuple[str, dict[str, float]]]:
     """An audit pays for the tables that it uses first; the rest is for plots and counts."""
-    names = ["start of Spark, conversion", *(verdict.audit for verdict in verdicts), "figures of the run"]
+    names = ["start, conversion", *(verdict.audit for verdict in verdicts), "figures of the run"]
     for name, (before, after) in zip(names, pairwise(marks), strict=True):
         yield name, after.since(before)
 

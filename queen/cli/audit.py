@@ -70,7 +70,7 @@ Journal = Annotated[
     typer.Option(help="Folder with journals (docs/journal.md).", show_default=False, callback=_folder),
 ]
 Master = Annotated[str, typer.Option(help="Spark master: local[*], spark://host:port, k8s://…")]
-DriverMemory = Annotated[str, typer.Option(help="Heap size of the Spark driver, which does the work in local mode.")]
+DriverMemory = Annotated[str, typer.Option(help="Memory for queries; of Spark, the heap of the driver.")]
 
 
 def _number(value: float | None) -> float | None:
@@ -134,7 +134,7 @@ def judge(
         where = command.Where(master, driver_memory)
         spoken = _spoken(interface, journal, archive)
         request = command.Request(dsn, journal, archive, where, wanted, max_evidence, clock_bound, spoken)
-        with told("starting Spark", len(choose(wanted, spoken))) as tell:
+        with told("starting", len(choose(wanted, spoken))) as tell:
             made = command.make(request, lambda done, total, name: tell(done, total, name.replace("_", " ")))
     shown = partial(out.out, as_json(made), end="") if json else partial(show, made)
     conclude(made.exit_code, shown, (report, partial(as_html, made)))

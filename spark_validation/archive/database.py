@@ -4,7 +4,8 @@ from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from ..columns import arrow_table, spark_schema
+from ..columns import spark_schema, spark_table
+from ..dialect import read_parquet
 from ..inputs import Database, Head, LogRow, Offsets, as_database
 from ..log.several import AnySnapshot
 from .folder import Archive
@@ -48,6 +49,6 @@ def _archived(spark: SparkSession, archive: Archive, wanted: list[tuple[int, int
         for each in archive.damaged
         for offset in range(each.first, each.last + 1)
     ]
-    rows = spark.read.schema(spark_schema(LogRow)).parquet(*map(str, archive.files))
-    rows = rows.unionByName(spark.createDataFrame(arrow_table(LogRow, unread))).join(bounds, "part_id")
+    rows = read_parquet(spark, map(str, archive.files), spark_schema(LogRow))
+    rows = rows.unionByName(spark_table(spark, LogRow, unread)).join(bounds, "part_id")
     return rows.where((F.col("offset") >= F.col("since")) & (F.col("offset") < F.col("till"))).drop("since", "till")

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
+from ..dialect import stacked
 from ..tables.columns import NEVER, SECOND, accepted, acks_by_lease, few
 from .basis import judges
 from .evidence import sentence, violations
@@ -40,7 +41,7 @@ def a_lease_excludes_all_others(
     # An ack that names no lease applies to the one that covers its message.
     free = few(acks.where((F.col("outcome") != "fail") & F.col("lease").isNull()).drop("lease"))
     covering = deliveries.select("lane", "group", "hash", "lease").join(free, ["lane", "group", "hash"])
-    said = leased_acks.unionByName(acks_by_lease(covering))
+    said = stacked(leased_acks, acks_by_lease(covering))
     held = _surely_until(holdings, said.where(F.col("acked") > 0), renewals, tails)
     line = Window.partitionBy("lane", "group").orderBy("completed", "agent", "number")
     before = line.rowsBetween(Window.unboundedPreceding, -1)

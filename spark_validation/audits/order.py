@@ -5,6 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
+from ..dialect import stacked
 from ..tables.columns import NEVER, bounds, direct, few, may_be_stored, shifts, unless
 from .basis import judges
 from .evidence import missing, moment, sentence, violations
@@ -154,10 +155,10 @@ def _words_of_runs(runs: DataFrame) -> DataFrame:
     start = F.col("word") * _BITS
     runs = runs.withColumn("word", F.explode(F.sequence(*(F.shiftright(end, _WORD) for end in ("first", "last")))))
     runs = runs.withColumns({"first": F.greatest("first", start), "last": F.least("last", start + (_BITS - 1))})
-    all_ = F.lit(-1).cast("bigint")
-    above = F.call_function("shiftleft", all_, (F.col("first") - start).cast("int"))
-    below = F.call_function("shiftrightunsigned", all_, (start + (_BITS - 1) - F.col("last")).cast("int"))
-    return runs.withColumn("bits", above.bitwiseAND(below))
+    all_, above = F.lit(-1).cast("bigint"), (F.col("last") + 1 - start).cast("int")
+    from_first = F.call_function("shiftleft", all_, (F.col("first") - start).cast("int"))
+    after_last = F.when(above == _BITS, F.lit(0).cast("bigint")).otherwise(F.call_function("shiftleft", all_, above))
+    return runs.withColumn("bits", from_first.bitwiseAND(F.bitwise_not(after_last)))
 
 
 def _buckets(words: DataFrame, *lane: str) -> DataFrame:
@@ -237,7 +238,7 @@ def pushes_keep_their_order(placed: DataFrame, requests: DataFrame, messages: Da
     )
     call = ["lane", "agent", "number"]
     spans = requests.where(F.col("direct.lowest").isNotNull()).select(*call, "invoked", "completed", "direct.*")
-    spans = spans.withColumn("hash", F.lit(None).cast("bigint")).unionByName(retried, allowMissingColumns=True)
+    spans = stacked(spans, retried)
     late = few(with_greatest_before(spans, ("lane",), "highest").where(F.col("before") > F.col("lowest")))
     of_calls = told.where(direct()).join(few(late.where(F.col("hash").isNull()).select(*call, "before")), call)
     of_calls = of_calls.where(F.col("offset") < F.col("before")).select(*message, "offset", "before")

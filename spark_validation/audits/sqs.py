@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
+from ..dialect import stacked
 from ..sqs.tables import DRIFT, certain, is_fifo
 from ..tables.columns import SECOND, few, unless
 from .basis import judges
@@ -156,15 +157,14 @@ def a_group_is_received_in_order(sends: DataFrame, given: DataFrame) -> DataFram
         )
     )
     both = sent.join(came, ["queue", "message_id"])
-    nobody = F.lit(None)
     # From the last to the first: what was surely sent later stands before.
     columns = ("queue", "group", "message_id")
-    stored = both.select(*columns, F.col("by").alias("at"), F.lit(1).alias("step"), "first", nobody.alias("later"))
+    stored = both.select(*columns, F.col("by").alias("at"), F.lit(1).alias("step"), "first")
     later = F.struct("seen", "message_id").alias("later")
-    begun = both.select(*columns, F.col("since").alias("at"), F.lit(0).alias("step"), nobody.alias("first"), later)
+    begun = both.select(*columns, F.col("since").alias("at"), F.lit(0).alias("step"), later)
     line = Window.partitionBy("queue", "group").orderBy(F.desc("at"), F.desc("step"), "message_id")
     line = line.rowsBetween(Window.unboundedPreceding, -1)
-    events = stored.unionByName(begun).withColumn("before", F.min("later").over(line))
+    events = stacked(stored, begun).withColumn("before", F.min("later").over(line))
     late = events.where((F.col("step") == 1) & (F.col("before.seen") < F.col("first.invoked")))
     late = late.withColumn("earlier", F.col("before.message_id")).select(*columns, "earlier", "first.*")
     text = sentence("message %s came after %s, which was sent later", "message_id", "earlier")
@@ -184,10 +184,10 @@ def a_group_in_flight_is_not_received_by_others(given: DataFrame) -> DataFrame:
     held = F.struct("ending", "message_id")
     columns = ("queue", "group", "message_id", "agent", "number", "position", "completed")
     taken = rows.select(*columns, F.col("completed").alias("at"), F.lit(1).alias("step"), held.alias("held"))
-    asked = rows.select(*columns, F.col("invoked").alias("at"), F.lit(0).alias("step"), F.lit(None).alias("held"))
+    asked = rows.select(*columns, F.col("invoked").alias("at"), F.lit(0).alias("step"))
     line = Window.partitionBy("queue", "group").orderBy("at", "step", "message_id")
     line = line.rowsBetween(Window.unboundedPreceding, -1)
-    events = taken.unionByName(asked).withColumn("before", F.max("held").over(line))
+    events = stacked(taken, asked).withColumn("before", F.max("held").over(line))
     beside = (F.col("step") == 0) & (F.col("before.ending") > F.col("completed"))
     found = events.where(beside & (F.col("before.message_id") != F.col("message_id")))
     found = found.withColumn("other", F.col("before.message_id"))
@@ -213,7 +213,8 @@ def a_deduplication_id_has_one_message(sends: DataFrame, received: DataFrame) ->
     place = F.min(F.struct("completed", "agent", "number", "position")).alias("place")
     messages = told.groupBy(*keys, "message_id").agg(F.min("invoked").alias("since"), place)
     messages = messages.join(few(lost), keys, "left").withColumn("since", F.least("since", "maybe"))
-    line = Window.partitionBy(*keys).orderBy("place")
+    call = ("place.agent", "place.number", "place.position")
+    line = Window.partitionBy(*keys).orderBy("place.completed", *call)
     twice = messages.withColumn("before", F.lag(F.struct("since", "message_id")).over(line))
     twice = twice.where(F.col("place.completed") < F.col("before.since") + _KNOWN)
     twice = twice.withColumn("other", F.col("before.message_id")).select(*keys, "message_id", "other", "place.*")
@@ -222,6 +223,7 @@ def a_deduplication_id_has_one_message(sends: DataFrame, received: DataFrame) ->
     seen = _in_groups(received).where(F.col("deduplication").isNotNull() & F.col("created_at").isNotNull())
     place = F.min(F.struct("created_at", "agent", "number", "position")).alias("place")
     seen = seen.groupBy(*keys, "message_id").agg(place)
+    line = Window.partitionBy(*keys).orderBy("place.created_at", *call)
     pairs = seen.withColumn("before", F.lag(F.struct("place.created_at", "message_id")).over(line))
     pairs = pairs.where(F.col("place.created_at") - F.col("before.created_at") < _KNOWN)
     pairs = pairs.join(twice.select("queue", "message_id"), ["queue", "message_id"], "left_anti")

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
-from ..columns import arrow_schema, arrow_table
+from ..columns import arrow_schema, arrow_table, spark_table
+from ..dialect import read_parquet
 from ..errors import DatabaseError
 from ..log.several import AnySnapshot
 from ..log.snapshot import Snapshot
@@ -79,7 +80,7 @@ def read(snapshot: AnySnapshot, spark: SparkSession, work: Path) -> Stored:
         for each in snapshot.each:
             for page in _pages(each):
                 writer.write_table(arrow_table(StoredMessage, page))
-    return Stored(spark.createDataFrame(arrow_table(StoredQueue, queues)), spark.read.parquet(str(path)))
+    return Stored(spark_table(spark, StoredQueue, queues), read_parquet(spark, [str(path)]))
 
 
 def _pages(snapshot: Snapshot) -> Iterator[list[StoredMessage]]:

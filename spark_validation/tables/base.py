@@ -5,6 +5,7 @@ from typing import ClassVar
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from ..dialect import is_sail, written
 from ..inputs import Database, Inputs
 from .columns import answers, in_driver, leaf
 
@@ -36,6 +37,8 @@ class Base:
             table.unpersist(blocking=True)
 
     def _keep(self, table: DataFrame) -> DataFrame:
+        if is_sail():
+            return written(table)
         self._kept.append(table.persist(StorageLevel.DISK_ONLY))
         return leaf(self._kept[-1])
 

@@ -173,7 +173,7 @@ class Calls(Base):
             .withColumn("blank", F.col("known_until").isNull())
             .withColumn(
                 "since",
-                F.when(F.col("first") > 0, F.lit(0)).otherwise(
+                F.when(F.col("first") > 0, F.lit(0).cast("bigint")).otherwise(
                     F.coalesce(F.when(complete, F.col("known_until")), "known_from")
                 ),
             )
@@ -199,8 +199,14 @@ class Calls(Base):
             (("ack", "transaction"), "acks", 1),
         ):
             # The messages of a call are in few partitions: repetitions are removed before they become rows.
-            numbers = F.transform(F.col(f"{items}.message_id"), number_of)
-            places = F.arrays_zip(F.col(f"{items}.queue"), F.col(f"{items}.partition"), numbers.alias("part"))
+            places = F.transform(
+                F.col(items),
+                lambda x: F.struct(
+                    x["queue"].alias("queue"),
+                    x["partition"].alias("partition"),
+                    number_of(x["message_id"]).alias("part"),
+                ),
+            )
             rows = self.calls.where(F.col("kind").isin(*kinds)).select(
                 F.explode(F.array_distinct(places)).alias("place"), "completed"
             )

@@ -1,11 +1,12 @@
 """Columns and steps that several tables and audits share: lanes, hashes, joins with few rows."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any, TypeVar
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+
+from ..dialect import first_rows, is_sail
 
 _Answer = TypeVar("_Answer")
 
@@ -107,6 +108,8 @@ class Answers:
 
     def of(self, what: str, rows: DataFrame, ask: Callable[[DataFrame], _Answer]) -> _Answer:
         """The answer to a question, asked once."""
+        if is_sail():
+            return ask(rows)  # Sail does not tell which queries are the same, and answers in milliseconds
         there = self._known.setdefault((what, tuple(rows.columns), rows.semanticHash()), [])
         found: _Answer
         for other, found in there:
@@ -141,15 +144,15 @@ def in_driver(rows: DataFrame) -> DataFrame | None:
 
 
 def _in_driver(rows: DataFrame, most: int) -> DataFrame | None:
-    found = rows.limit(most + 1).toArrow()
+    found = first_rows(rows, most + 1).toArrow()
     if found.num_rows > most:
         return None
-    return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else nothing_of(rows)
+    return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else rows.limit(0)
 
 
 def is_empty(rows: DataFrame) -> bool:
     """Whether there are no rows."""
-    return answers.of("empty", rows, lambda some: not some.select(F.lit(1)).take(1))
+    return answers.of("empty", rows, lambda some: not first_rows(some.select(F.lit(1)), 1).collect())
 
 
 def leaf(kept: DataFrame) -> DataFrame:
@@ -158,31 +161,16 @@ def leaf(kept: DataFrame) -> DataFrame:
     Spark finds out that a table is kept only after it has analysed all that it was made of, once per query and again on
     each side of a join: that took more CPU than anything else in the audit of 100,000 messages.
     """
+    spark = kept.sparkSession
     plan = kept._jdf.queryExecution().withCachedData()  # noqa: SLF001 - Spark has no other way to a kept table
-    return _planned(kept.sparkSession, plan)
-
-
-def nothing_of(rows: DataFrame) -> DataFrame:
-    """A table with these columns, and without rows."""
-    relation, _ = _of_java(rows.sparkSession.sparkContext._jvm)  # noqa: SLF001
-    return _planned(rows.sparkSession, relation.apply(rows._jdf.queryExecution().analyzed().output()))  # noqa: SLF001
-
-
-def _planned(spark: SparkSession, plan: object) -> DataFrame:
-    _, dataset = _of_java(spark.sparkContext._jvm)  # noqa: SLF001
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    dataset = jvm.org.apache.spark.sql.classic.Dataset
     return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)  # noqa: SLF001
-
-
-@cache
-def _of_java(jvm: Any) -> tuple[Any, Any]:  # noqa: ANN401
-    """Spark's factories of relations and datasets; Java looks for each part of their names in all archives."""
-    sql = jvm.org.apache.spark.sql
-    return getattr(getattr(sql.catalyst.plans.logical, "LocalRelation$"), "MODULE$"), sql.classic.Dataset
 
 
 def unless(rows: DataFrame, any_of: DataFrame) -> DataFrame:
     """The rows; none if the other table has a row."""
-    return rows if is_empty(any_of) else nothing_of(rows)
+    return rows if is_empty(any_of) else rows.limit(0)
 
 
 def looked_up(rows: DataFrame) -> DataFrame:

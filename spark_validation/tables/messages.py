@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from .. import lives
+from ..dialect import stacked
 from .columns import bounds, direct, few, may_be_stored, shifts
 from .items import Items
 
@@ -59,9 +60,7 @@ class Messages(Items):
                 F.col("sorted_hash").alias("logged_sorted"),
             )
             parts.append(self._undeleted(logged))
-        rows = parts[0]
-        for part in parts[1:]:
-            rows = rows.unionByName(part, allowMissingColumns=True)
+        rows = stacked(*parts)
         if "log_offset" not in rows.columns:
             rows = rows.withColumns({name: F.lit(None).cast("bigint") for name in _OF_LOG})
         return self._keep(
@@ -118,7 +117,7 @@ class Messages(Items):
             (F.col("finishes") & F.col("dead")).cast("int").alias("letters"),
         )
         return self._keep(
-            self._by_message(taken.unionByName(said, allowMissingColumns=True))
+            self._by_message(stacked(taken, said))
             .groupBy("lane", "group", "hash")
             .agg(
                 F.count("invoked").alias("deliveries"),

@@ -173,12 +173,11 @@ class StoredTables(Calls):
         )
         both = by_queue.join(F.broadcast(stored), "queue", "full")
         last = F.element_at("limits", -1)
-        alone = F.array(
-            F.struct(F.lit(0).alias("since"), F.lit(0).alias("until"), F.col("stored").alias("retry_limit"))
-        )
-        later = F.struct(
-            last["since"].alias("since"), F.lit(NEVER).alias("until"), F.col("stored").alias("retry_limit")
-        )
+        # All may be null, as in the other arrays: for Sail, arrays are of another type otherwise.
+        zero, never = F.col("stored") * 0, F.greatest(last["until"], F.lit(NEVER))
+        now = F.col("stored").alias("retry_limit")
+        alone = F.array(F.when(F.col("stored").isNotNull(), F.struct(zero.alias("since"), zero.alias("until"), now)))
+        later = F.struct(last["since"].alias("since"), never.alias("until"), now)
         changed = F.when(F.col("stored") != last["retry_limit"], F.array_append("limits", later)).otherwise(
             F.col("limits")
         )

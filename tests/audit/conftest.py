@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import httpx
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_validation.columns import arrow_table
+from spark_validation import sail
+from spark_validation.columns import spark_table
 from spark_validation.inputs import (
     Cursor,
     Database,
@@ -49,6 +51,36 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def sail_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with sail.started(tmp_path_factory.mktemp("sail"), 2 << 30) as session:
+        yield session
+
+
+@pytest.fixture(scope="session", params=["sail", pytest.param("spark", marks=pytest.mark.nightly)])
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """What runs the queries of audits: Sail, as for most people, and at night Spark."""
+    return str(request.param)
+
+
+@contextmanager
+def engine_of(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """Its session, for fixtures that several tests share."""
+    if request.getfixturevalue("engine_name") == "spark":
+        yield request.getfixturevalue("spark")
+        return
+    session = request.getfixturevalue("sail_session")
+    with sail.spoken():
+        yield session
+
+
+@pytest.fixture
+def engine(engine_name: str, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """The session of one test."""
+    with engine_of(request) as session:
+        yield session
+
+
 @dataclass(frozen=True)
 class Judged:
     """Rows, what the audits say of them, and what they should find, by run."""
@@ -62,7 +94,7 @@ def inputs(spark: SparkSession, rows: Tables) -> Inputs:
     """The rows as audits read them."""
 
     def table(kind, structs):
-        return spark.createDataFrame(arrow_table(kind, structs)).persist()
+        return spark_table(spark, kind, structs).persist()
 
     database = Database(
         table(LogRow, rows.log),
@@ -82,7 +114,7 @@ def inputs(spark: SparkSession, rows: Tables) -> Inputs:
 
 
 @pytest.fixture(scope="session")
-def blurred(spark: SparkSession) -> Judged:
+def blurred(engine_name: str, request: pytest.FixtureRequest) -> Judged:
     """Journals that are cut short, lack rows, or come from another clock: what they lack may be anything."""
     rows = Tables()
     scenes = [(change, place) for change, places in HARMLESS.items() for place in places]
@@ -90,11 +122,12 @@ def blurred(spark: SparkSession) -> Judged:
         scene = Scene(*ordinary(f"{change.__name__}@{place}", 100 * number + 1))
         change(scene, place)
         rows.add(scene.tables if change in (rows_lost, first_push_lost) else scene.renumbered())
-    return Judged(rows, run(inputs(spark, rows), max_evidence=10_000))
+    with engine_of(request) as session:
+        return Judged(rows, run(inputs(session, rows), max_evidence=10_000))
 
 
 @pytest.fixture(scope="session")
-def planted(spark: SparkSession) -> Judged:
+def planted(engine_name: str, request: pytest.FixtureRequest) -> Judged:
     """All faults in one go, each in queues and with an agent of its own, beside runs in which all is well."""
     rows, expected = Tables(), {}
     scenes = [(change, place) for change, places in (FAULTS | GONE).items() for place in places]
@@ -103,7 +136,8 @@ def planted(spark: SparkSession) -> Judged:
         scene = Scene(*ordinary(name, 100 * number + 1))
         expected[name] = change(scene, place) or {} if change else {}
         rows.add(scene.renumbered())
-    return Judged(rows, run(inputs(spark, rows), max_evidence=10_000), expected)
+    with engine_of(request) as session:
+        return Judged(rows, run(inputs(session, rows), max_evidence=10_000), expected)
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from spark_validation.columns import arrow_table
+from spark_validation.columns import spark_table
 from spark_validation.inputs import Inputs
 from spark_validation.journal.history import to_history
 from spark_validation.journal.schema import Call
@@ -106,12 +106,12 @@ def of_checkers(calls: list[Call]) -> set[str]:
 @settings(
     max_examples=1, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
 )
-def test_audits_and_checkers_say_the_same(spark, batch):
+def test_audits_and_checkers_say_the_same(engine, batch):
     journals = {}
     for number, (program, change) in enumerate(batch):
         calls = perform(f"r{number}", program)
         journals[f"r{number}"] = damage(calls, *change) if change else calls
-    rows = spark.createDataFrame(arrow_table(Call, [call for calls in journals.values() for call in calls])).persist()
+    rows = spark_table(engine, Call, [call for calls in journals.values() for call in calls]).persist()
     verdicts = run(Inputs(rows), max_evidence=10_000)
     rows.unpersist()
     there = {verdict.audit for verdict in verdicts}

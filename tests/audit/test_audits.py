@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace as replace_
 
 from spark_validation import tables
-from spark_validation.columns import arrow_table
+from spark_validation.columns import spark_table
 from spark_validation.inputs import Inputs
 from spark_validation.journal import changes
 from spark_validation.journal.schema import AckItem, Call
@@ -52,10 +52,10 @@ def test_exactly_what_was_planted_is_found(planted, name):
 
 
 @pytest.mark.nightly
-def test_joins_with_too_many_rows_for_a_broadcast_say_the_same(spark, planted, monkeypatch):
+def test_joins_with_too_many_rows_for_a_broadcast_say_the_same(engine, planted, monkeypatch):
     monkeypatch.setattr(tables.columns, "_BROADCAST_ROWS", 0)
     monkeypatch.setattr(tables.columns, "_DRIVER_ROWS", 0)
-    shuffled = run(inputs(spark, planted.rows), max_evidence=10_000)
+    shuffled = run(inputs(engine, planted.rows), max_evidence=10_000)
 
     def said(verdicts):
         # Of messages that lie in several calls, any call may be the evidence.
@@ -79,18 +79,18 @@ def said_of(inputs: Inputs, *guarantees: str) -> dict[str, tuple[str, str]]:
     return {each.audit: (each.result, each.text) for each in verdicts}
 
 
-def journal(spark, calls: list[Call]) -> Inputs:
-    return Inputs(spark.createDataFrame(arrow_table(Call, calls)))
+def journal(engine, calls: list[Call]) -> Inputs:
+    return Inputs(spark_table(engine, Call, calls))
 
 
 @pytest.mark.nightly
-def test_what_a_journal_does_not_touch_is_unknown(spark):
+def test_what_a_journal_does_not_touch_is_unknown(engine):
     """One push, pop and ack, and no log."""
     simple = Run("s", 1)
     simple.push(("a", "one"))
     simple.ack(simple.pop())
     simple.end()
-    said = said_of(journal(spark, simple.calls))
+    said = said_of(journal(engine, simple.calls))
     assert {audit for audit, (result, _) in said.items() if result is Result.VALID} == {
         "first_deliveries_in_offset_order", "deliveries_leave_no_gap", "pushes_keep_their_order",
         "delivered_times_never_fall", "deliveries_are_what_was_pushed", "a_transaction_id_is_stored_once",
@@ -103,7 +103,7 @@ def test_what_a_journal_does_not_touch_is_unknown(spark):
     assert said["every_group_gets_every_message"][1].startswith("no message that was stored before a group was seen to")
 
 
-def test_a_killed_agent_makes_unknown_what_it_may_have_done(spark):
+def test_a_killed_agent_makes_unknown_what_it_may_have_done(engine):
     whole, killed = Run("w", 1), Run("k", 100)
     for simple in (whole, killed):
         for _ in range(2):
@@ -112,13 +112,13 @@ def test_a_killed_agent_makes_unknown_what_it_may_have_done(spark):
     rows = Tables()
     for simple in (whole, killed):
         rows.add(simple.tables())
-    said = said_of(inputs(spark, rows), "G-DUR-3", "G-IDEM-3")
+    said = said_of(inputs(engine, rows), "G-DUR-3", "G-IDEM-3")
     assert {result for result, _ in said.values()} == {Result.UNKNOWN}
     assert "none was cut short" in said["the_log_holds_what_was_pushed"][1]
     assert "none was cut short" in said["a_duplicate_has_an_original_in_its_partition"][1]
 
 
-def test_each_client_of_a_killed_agent_may_have_had_a_call_under_way(spark):
+def test_each_client_of_a_killed_agent_may_have_had_a_call_under_way(engine):
     """Its push was delivered to another client, and its answer is not in the journal."""
     agent = Run("k", 1)
     for name in ("one", "two"):
@@ -131,13 +131,14 @@ def test_each_client_of_a_killed_agent_may_have_had_a_call_under_way(spark):
     last_push = max(n for n, call in enumerate(calls) if call.kind == "push")
     del calls[last_push]
     rows.calls = [replace_(call, number=number) for number, call in enumerate(calls)]
-    assert Result.INVALID not in {result for result, _ in said_of(inputs(spark, rows), "G-DUR-3").values()}
+    assert Result.INVALID not in {result for result, _ in said_of(inputs(engine, rows), "G-DUR-3").values()}
     assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
     rows.calls = [replace_(call, client="") for call in rows.calls]
-    assert {each.audit for each in run(inputs(spark, rows), ("G-DUR-3",)) if each.violations}, "one client has one call"
+    found = [each for each in run(inputs(engine, rows), ("G-DUR-3",)) if each.violations]
+    assert found, "one client has one call"
 
 
-def test_an_id_that_stands_for_another_message_now_is_no_redelivery(spark):
+def test_an_id_that_stands_for_another_message_now_is_no_redelivery(engine):
     """Retention had removed the first one, which was done."""
     agent = Run("r", 1)
     agent.push(("a", "x"))
@@ -150,12 +151,12 @@ def test_an_id_that_stands_for_another_message_now_is_no_redelivery(spark):
         told = replace_(popped.deliveries[0], offset=offset, message_id=None)
         rows = Tables(calls=[*calls, replace_(popped, lease="another", deliveries=(told,), **later), end])
         rows.calls = [replace_(call, number=number) for number, call in enumerate(rows.calls)]
-        given = Inputs(inputs(spark, rows).calls)
+        given = Inputs(inputs(engine, rows).calls)
         assert said_of(given, "G-ACK-2")["what_is_done_does_not_come_again"][0] is result
         assert bool(second.judge(second.as_tables(rows), TAKEN_AT)["what_is_done_does_not_come_again"]) == (offset == 0)
 
 
-def test_a_clock_that_is_set_is_bounded_on_both_sides_of_it(spark):
+def test_a_clock_that_is_set_is_bounded_on_both_sides_of_it(engine):
     """Comparisons before and after contradict each other: the clock was 2 s ahead, and then 3 s behind."""
 
     def compared(number: int, true: int, ahead: int) -> Call:
@@ -168,14 +169,14 @@ def test_a_clock_that_is_set_is_bounded_on_both_sides_of_it(spark):
     rows = Tables(
         calls=[compared(n, n * SECOND // 10, ahead) for n, ahead in enumerate(a for a in aheads for _ in range(20))]
     )
-    [bounds] = tables.Tables(Inputs(inputs(spark, rows).calls)).clocks.collect()
+    [bounds] = tables.Tables(Inputs(inputs(engine, rows).calls)).clocks.collect()
     assert bounds.moved
     assert bounds.low <= min(aheads) < max(aheads) <= bounds.high
     assert bounds.low >= min(aheads) - SECOND
     assert bounds.high <= max(aheads) + SECOND
 
 
-def test_a_clock_that_drifts_is_known_as_well_as_at_any_moment(spark):
+def test_a_clock_that_drifts_is_known_as_well_as_at_any_moment(engine):
     """By 5 millionths, for half an hour."""
     calls = []
     for n in range(1800):
@@ -183,25 +184,25 @@ def test_a_clock_that_drifts_is_known_as_well_as_at_any_moment(spark):
         sent = true + round(5e-6 * n * SECOND)
         times = {"sent": sent, "answered": sent + 1_000, "server_time": (true + 500) // SECOND * SECOND}
         calls.append(Call(run="r", agent="a", number=n, kind="clock", **times, server_precision=SECOND))
-    [bounds] = tables.Tables(Inputs(inputs(spark, Tables(calls=calls)).calls)).clocks.collect()
+    [bounds] = tables.Tables(Inputs(inputs(engine, Tables(calls=calls)).calls)).clocks.collect()
     assert bounds.low <= 0 < 9_000 <= bounds.high
     assert bounds.high - bounds.low < SECOND // 5
 
 
-def test_an_agent_of_which_nothing_is_known_may_have_taken_anything(spark):
+def test_an_agent_of_which_nothing_is_known_may_have_taken_anything(engine):
     """Only the end of its journal is there, as of a file that was set aside."""
     scene = Scene(*ordinary("s", 1))
     skipped_delivery(scene, 0)
     rows = scene.renumbered()
     assert second.judge(second.as_tables(rows), TAKEN_AT)["every_group_gets_every_message"]
     rows.calls.append(Call(run="", agent="a.parquet.lost", number=1, kind="end", sent=0))
-    said = said_of(inputs(spark, rows), "G-GRP-1", "G-GRP-3", "G-ORD-2")
+    said = said_of(inputs(engine, rows), "G-GRP-1", "G-GRP-3", "G-ORD-2")
     assert said.pop("the_log_has_no_gap") == (Result.VALID, "")
     assert {result for result, _ in said.values()} == {Result.UNKNOWN}, said
     assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
 
 
-def test_an_agent_of_which_nothing_is_known_may_have_pushed_first(spark):
+def test_an_agent_of_which_nothing_is_known_may_have_pushed_first(engine):
     """So a push that was answered as a duplicate says nothing of when its message was stored."""
     scene = Scene(*ordinary("s", 1))
     first, second_, *_ = pushes = scene.pushes("a")
@@ -220,7 +221,7 @@ def test_an_agent_of_which_nothing_is_known_may_have_pushed_first(spark):
     assert alone["pushes_keep_their_order"]
     assert alone["deliveries_are_what_was_pushed"]
     rows.calls.append(Call(run="", agent="a.parquet.lost", number=1, kind="end", sent=0))
-    said = run(inputs(spark, rows), ("G-ORD-3", "G-DUR-3"))
+    said = run(inputs(engine, rows), ("G-ORD-3", "G-DUR-3"))
     assert [(each.audit, each.evidence) for each in said if each.violations] == []
     assert not any(second.judge(second.as_tables(rows), TAKEN_AT).values())
 
@@ -235,7 +236,7 @@ def told_less(call: Call, leases: str) -> Call:
 
 
 @pytest.mark.nightly
-def test_a_queue_that_was_made_anew_is_not_judged_by_journals_without_message_ids(spark):
+def test_a_queue_that_was_made_anew_is_not_judged_by_journals_without_message_ids(engine):
     """What they tell of a name may be of either queue."""
     first, later = Run("s", 1), Run("s", 50)
     for simple, names in ((first, ("x", "y", "z")), (later, ("x", "w"))):
@@ -252,14 +253,14 @@ def test_a_queue_that_was_made_anew_is_not_judged_by_journals_without_message_id
     rows.queues = [made if each.queue == made.queue else each for each in rows.queues]
     rows.calls = [told_less(call, str(simple.now)) for simple in (first, later) for call in simple.calls]
     rows.calls = [replace_(call, number=number) for number, call in enumerate(rows.calls)]
-    said = run(inputs(spark, rows))
+    said = run(inputs(engine, rows))
     assert [(each.audit, each.evidence) for each in said if each.violations] == []
     unmade = replace_(made, created_at=0)
     rows.queues = [unmade if each.queue == made.queue else each for each in rows.queues]
-    assert any(each.violations for each in run(inputs(spark, rows)))
+    assert any(each.violations for each in run(inputs(engine, rows)))
 
 
-def test_an_audit_with_only_excused_rows_is_not_valid(spark):
+def test_an_audit_with_only_excused_rows_is_not_valid(engine):
     """Nothing is left to be judged: retention has removed everything, or the queue gives up in silence."""
     simple = Run("s", 1)
     for number in range(3):
@@ -273,19 +274,19 @@ def test_an_audit_with_only_excused_rows_is_not_valid(spark):
     emptied.queues = [replace_(each, retention_seconds=1) for each in emptied.queues]
     silent.queues = [replace_(each, max_wait_seconds=1, keeps_dead_letters=False) for each in silent.queues]
     for rows in (emptied, silent):
-        said = said_of(inputs(spark, rows), "G-GRP-1", "G-GRP-3", "G-ACK-3", "G-ORD-2")
+        said = said_of(inputs(engine, rows), "G-GRP-1", "G-GRP-3", "G-ACK-3", "G-ORD-2")
         said.pop("the_log_has_no_gap")
         assert {result for result, _ in said.values()} == {Result.UNKNOWN}, said
 
 
-def test_a_server_time_without_its_precision_bounds_no_clock(spark):
+def test_a_server_time_without_its_precision_bounds_no_clock(engine):
     calls = [Call(run="r", agent="a", number=0, kind="clock", sent=SECOND, answered=SECOND + 5, server_time=SECOND)]
-    given = replace(journal(spark, calls), clock_bound=7)
+    given = replace(journal(engine, calls), clock_bound=7)
     assert [tuple(row) for row in tables.Tables(given).clocks.collect()] == [("a", -7, 7, 0, False)]
 
 
 @pytest.mark.nightly
-def test_a_dead_letter_that_was_deleted_with_its_message_is_not_missed(spark):
+def test_a_dead_letter_that_was_deleted_with_its_message_is_not_missed(engine):
     """Retention has removed the trace of the deletion, but the log of the server tells it."""
     scene = Scene(*ordinary("gone", 1))
     letter = scene.tables.dead_letters[0]
@@ -306,7 +307,7 @@ def test_a_dead_letter_that_was_deleted_with_its_message_is_not_missed(spark):
         scene.tables.calls += calls
         [verdict] = [
             each
-            for each in run(inputs(spark, scene.tables), ["G-DLQ-1"])
+            for each in run(inputs(engine, scene.tables), ["G-DLQ-1"])
             if each.audit == "answered_dead_letters_are_kept"
         ]
         assert verdict.result is result
@@ -322,7 +323,7 @@ def test_what_several_audits_ask_of_a_table_is_asked_once(spark):
     assert few(rows.where("id > 0")) is not first
 
 
-def test_empty_tables_with_other_names_of_columns_are_not_the_same(spark):
-    offsets, hashes = (few(spark.createDataFrame([], f"lane bigint, {name} bigint")) for name in ("offset", "hash"))
+def test_empty_tables_with_other_names_of_columns_are_not_the_same(engine):
+    offsets, hashes = (few(engine.createDataFrame([], f"lane bigint, {name} bigint")) for name in ("offset", "hash"))
     assert (few(offsets).columns, few(hashes).columns) == (["lane", "offset"], ["lane", "hash"])
     answers.forget()

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from bench.generated_log import load
-from spark_validation import java, session
+from spark_validation import command, java, session
 from spark_validation.command import conversions
-from spark_validation.errors import JavaError
+from spark_validation.errors import AuditError, JavaError
 from spark_validation.journal.files import open_journal, write_lines, write_parquet
 from spark_validation.journal.schema import Call, PushItem
 from tests.audit.faults import ordinary
@@ -96,12 +96,11 @@ def test_java_that_ends_in_the_middle_is_an_error_in_a_line(tmp_path):
 _MEMORY_ENDS = """
 import sys
 from pathlib import Path
-from spark_validation import command, session
+from spark_validation import command
 from spark_validation.errors import AuditError
 
 try:
-    rows = session.MANY_ROWS
-    with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1]), rows, rows + 1) as spark:
+    with command._spark(command.Where("local[1]", "512m"), Path(sys.argv[1]), 0) as spark:
         print(spark.range(3).count())
         spark.range(1).selectExpr("size(sequence(1, 300000000 + id)) AS n").collect()
 except AuditError as problem:
@@ -110,12 +109,20 @@ except AuditError as problem:
 
 
 def test_java_that_runs_out_of_memory_is_an_error_in_a_line(tmp_path):
-    """With the options of a million rows, under which Java says nothing itself."""
+    """With the options of few rows, under which Java says nothing itself."""
     ended = subprocess.run([sys.executable, "-c", _MEMORY_ENDS, tmp_path], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     count, said = ended.stdout.splitlines()
     assert count == "3"
     assert said.startswith("Spark failed: its Java process ran out of memory. If memory was short, raise")
+
+
+def test_a_query_that_needs_more_memory_than_there_is_is_an_error_in_a_line(tmp_path):
+    with (
+        pytest.raises(AuditError, match=r"a query failed: .*If memory was short, raise --driver-memory"),
+        command._engine(command.Where("local[1]", "512m"), tmp_path, 0) as spark,
+    ):
+        spark.range(50_000_000).groupBy("id").count().orderBy("count").collect()
 
 
 def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
@@ -185,8 +192,8 @@ def test_a_python_of_executors_that_is_set_is_theirs(monkeypatch):
 
 
 def test_archive_and_watch_say_what_they_need():
-    for command, said in (("archive", "nothing to archive: give --dsn"), ("watch", "nothing to watch: give --dsn")):
-        ended = run("audit", command, *(["folder"] if command == "archive" else []))
+    for word, said in (("archive", "nothing to archive: give --dsn"), ("watch", "nothing to watch: give --dsn")):
+        ended = run("audit", word, *(["folder"] if word == "archive" else []))
         assert ended.returncode == 2
         assert said in ended.stderr
 
@@ -304,8 +311,7 @@ def test_a_signal_ends_it_with_one_line_and_leaves_nothing(journal, tmp_path, nu
             stdout=subprocess.DEVNULL,
             stderr=said,
         )
-        # Spark's own folder: a job may run now.
-        wait_until(lambda: [*folder.glob("queen-audit-*/*blockmgr*")], "Spark", 300)
+        wait_until(lambda: [*folder.glob("queen-audit-*/table-*")], "the first table", 300)
         process.send_signal(number)
         assert process.wait(60) == 130
     [*noise, line] = (tmp_path / "stderr").read_text().splitlines()

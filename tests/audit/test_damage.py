@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.generated_log import load
+from spark_validation import sail
 from spark_validation.archive import database
 from spark_validation.archive.folder import open_filled
 from spark_validation.inputs import Inputs
@@ -64,11 +65,11 @@ def damage(dsn: str) -> list[str]:
 
 
 @pytest.mark.timeout(900)
-def test_damage_is_a_violation_with_its_place_and_the_rest_is_judged(spark, dsn, tmp_path: Path):
+def test_damage_is_a_violation_with_its_place_and_the_rest_is_judged(spark, sail_session, dsn, tmp_path: Path):
     damage(dsn)
     names = [row["name"] for row in ask(dsn, "SELECT name FROM queen.partitions ORDER BY id")]
-    with Snapshot(dsn) as snapshot:
-        verdicts = {each.audit: each for each in run(Inputs(database=snapshot.database(spark)))}
+    with Snapshot(dsn) as snapshot, sail.spoken():
+        verdicts = {each.audit: each for each in run(Inputs(database=snapshot.database(sail_session)))}
     found = {each.partition: each for each in verdicts["every_segment_can_be_read"].evidence}
     wanted = dict(zip(names, [*(WAYS | OF_DATA).values(), ("", "PostgreSQL says: ")], strict=True))
     assert set(found) == set(names)
@@ -90,7 +91,7 @@ def test_damage_is_a_violation_with_its_place_and_the_rest_is_judged(spark, dsn,
     assert (done.rows, done.damaged) == (0, ())
     newer = "SELECT 1 FROM queen.segments AS t WHERE t.part_id = s.part_id AND t.last_off > s.last_off"
     ask(dsn, f"DELETE FROM queen.segments AS s WHERE EXISTS ({newer})")
-    with Snapshot(dsn) as snapshot:
-        both = database.read(spark, open_filled(archive), snapshot)
+    with Snapshot(dsn) as snapshot, sail.spoken():
+        both = database.read(sail_session, open_filled(archive), snapshot)
         found = {each.audit: each for each in run(Inputs(database=both), ["G-DUR-1", "G-ORD-2"])}
     assert {each.partition for each in found["every_segment_can_be_read"].evidence} == set(names)

@@ -11,11 +11,13 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
+from spark_validation.dialect import read_parquet
 from spark_validation.inputs import Inputs
 from spark_validation.journal.files import open_journal, write_parquet
 from spark_validation.journal.schema import QUEUE_MODE
 from spark_validation.log.snapshot import Snapshot
 from spark_validation.run import Verdict, run
+from tests.audit.conftest import engine_of
 from tests.audit.test_removed import Agent, partition_of
 from tests.support.processes import Server, wait_until
 from tests.support.servers import create_database, drop_database, serving_database
@@ -550,7 +552,9 @@ def again_after_a_seek(scene: Scene) -> None:
 
 
 @pytest.fixture(scope="module")
-def verdicts(spark: Any, postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Verdict]]:
+def verdicts(
+    engine_name: str, request: pytest.FixtureRequest, postgres: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Verdict]]:
     """Of all scenes at once."""
     url = asyncio.run(create_database(postgres))
     folder = tmp_path_factory.mktemp("journals")
@@ -564,9 +568,10 @@ def verdicts(spark: Any, postgres: str, tmp_path_factory: pytest.TempPathFactory
             shutil.copy(server.output, folder / "server.log")
         write_parquet(folder / "agent.parquet", agent.journal())
         journal = open_journal(folder, tmp_path_factory.mktemp("work"))
-        with Snapshot(url) as snapshot:
-            calls = spark.read.parquet(*map(str, journal.parquet))
-            yield run(Inputs(calls, snapshot.database(spark)), max_evidence=10_000)
+        with Snapshot(url) as snapshot, engine_of(request) as session:
+            calls = read_parquet(session, map(str, journal.parquet))
+            found = run(Inputs(calls, snapshot.database(session)), max_evidence=10_000)
+        yield found
     finally:
         asyncio.run(drop_database(postgres, url))
 

@@ -49,6 +49,6 @@ def test_a_generated_run_has_something_for_every_audit(tmp_path):
     for name in ("s", "CPU s"):
         assert sum(figures[name] for figures in samples.values()) == pytest.approx(whole[name])
     assert set(samples) - {audit.name for audit in all_audits("queen")} == {
-        "start of Spark, conversion", "figures of the run",
+        "start, conversion", "figures of the run",
     }  # fmt: skip
     assert set(samples) >= {audit.name for audit in all_audits("queen")}

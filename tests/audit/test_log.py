@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from bench.generated_log import load
 from spark_validation import command
-from spark_validation.columns import arrow_table
+from spark_validation.columns import spark_table
 from spark_validation.errors import DatabaseError
 from spark_validation.inputs import Inputs
 from spark_validation.journal.schema import Call
@@ -49,7 +49,7 @@ def test_exactly_the_rows_of_the_snapshot_are_read(spark, dsn):
         assert later.database(spark).log.count() == MESSAGES + 900
 
 
-def test_the_snapshot_is_released_before_the_first_audit(spark, dsn, monkeypatch):
+def test_the_snapshot_is_released_before_the_first_audit(engine, dsn, monkeypatch):
     """And all audits judge what it showed, whatever happens to the database then."""
     holding: list[int] = []
 
@@ -65,7 +65,7 @@ def test_the_snapshot_is_released_before_the_first_audit(spark, dsn, monkeypatch
         if total and not done:
             holding.append(asyncio.run(holders()))
 
-    monkeypatch.setattr(command, "_spark", lambda *_: nullcontext(spark))
+    monkeypatch.setattr(command, "_engine", lambda *_: nullcontext(engine))
     where = command.Where("local[2]", "2g")
     report = command.make(command.Request(dsn, None, None, where, ("G-ORD-2", "G-ORD-5"), 20, 0.0), progress)
     assert set(holding) == {0}
@@ -80,9 +80,9 @@ def test_a_connection_that_ended_takes_nothing_from_what_was_read(dsn):
     assert ended["done"]
 
 
-def test_a_hash_is_that_of_the_transaction_id(spark, dsn):
+def test_a_hash_is_that_of_the_transaction_id(engine, dsn):
     with Snapshot(dsn) as snapshot:
-        log = snapshot.database(spark).log
+        log = snapshot.database(engine).log
         stored = snapshot.fetch(
             "SELECT part_id, off, left(replace(hash::text, '-', ''), 15) FROM queen.transaction_ids"
         )
@@ -93,16 +93,16 @@ def test_a_hash_is_that_of_the_transaction_id(spark, dsn):
     }
 
 
-def test_a_log_without_journals_is_judged_by_itself(spark, dsn):
+def test_a_log_without_journals_is_judged_by_itself(engine, dsn):
     with Snapshot(dsn) as snapshot:
-        verdicts = run(Inputs(database=snapshot.database(spark)), ["G-ORD-2", "G-ORD-5", "G-DUR-1"])
+        verdicts = run(Inputs(database=snapshot.database(engine)), ["G-ORD-2", "G-ORD-5", "G-DUR-1"])
     by = {verdict.audit: verdict for verdict in verdicts}
     assert by["the_log_has_no_gap"].result is Result.VALID
     assert by["logged_times_never_fall"].result is Result.VALID
     assert by["answered_pushes_are_in_the_log"].text == "needs journals (--journal)"
 
 
-def test_a_missing_segment_is_a_gap(spark, dsn):
+def test_a_missing_segment_is_a_gap(engine, dsn):
     with Snapshot(dsn) as before:
         [part, last, count] = before.fetch(
             "SELECT part_id, last_off, n FROM queen.segments WHERE last_off >= n ORDER BY part_id, last_off LIMIT 1"
@@ -117,7 +117,7 @@ def test_a_missing_segment_is_a_gap(spark, dsn):
     with Snapshot(dsn) as snapshot:
         [verdict] = [
             each
-            for each in run(Inputs(database=snapshot.database(spark)), ["G-ORD-2"])
+            for each in run(Inputs(database=snapshot.database(engine)), ["G-ORD-2"])
             if each.audit == "the_log_has_no_gap"
         ]
     assert [(each.offset, each.text) for each in verdict.evidence] == [
@@ -125,10 +125,10 @@ def test_a_missing_segment_is_a_gap(spark, dsn):
     ]
 
 
-def test_an_empty_journal_beside_a_log_says_nothing(spark, dsn):
-    calls = spark.createDataFrame(arrow_table(Call, []))
+def test_an_empty_journal_beside_a_log_says_nothing(engine, dsn):
+    calls = spark_table(engine, Call, [])
     with Snapshot(dsn) as snapshot:
-        [verdict] = run(Inputs(calls, snapshot.database(spark)), ["G-SPOOL-2"])
+        [verdict] = run(Inputs(calls, snapshot.database(engine)), ["G-SPOOL-2"])
     assert verdict.result is Result.UNKNOWN
     assert verdict.text.startswith("no message that was answered as buffered")
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from spark_validation.columns import arrow_table
+from spark_validation.columns import spark_table
 from spark_validation.inputs import Inputs
 from spark_validation.journal.schema import Call, Delivery
 from spark_validation.run import run
@@ -62,7 +62,7 @@ def text(below: int, offset: int) -> str:
 
 
 @pytest.mark.parametrize("many", [False, True])
-def test_each_gap_between_delivered_offsets_is_found_once(spark, many, monkeypatch):
+def test_each_gap_between_delivered_offsets_is_found_once(engine, many, monkeypatch):
     if many:
         monkeypatch.setattr("spark_validation.tables.columns._BROADCAST_ROWS", 0)
         monkeypatch.setattr("spark_validation.tables.columns._DRIVER_ROWS", 0)
@@ -75,7 +75,7 @@ def test_each_gap_between_delivered_offsets_is_found_once(spark, many, monkeypat
             gaps = [(low, high) for low, high in pairwise(sorted(set(offsets))) if high > low + 1]
             expected |= {(f"q{seed}", partition, text(low, high)) for low, high in gaps}
     calls.append(Call(run="r", agent="a", number=len(calls), kind="end", sent=10**9))
-    verdicts = run(Inputs(calls=spark.createDataFrame(arrow_table(Call, calls))), ["G-ORD-2"], max_evidence=10_000)
+    verdicts = run(Inputs(calls=spark_table(engine, Call, calls)), ["G-ORD-2"], max_evidence=10_000)
     [found] = [verdict for verdict in verdicts if verdict.audit == "deliveries_leave_no_gap"]
     assert len(expected) > len(SEEDS)
     assert {(each.queue, each.partition, each.text) for each in found.evidence} == expected

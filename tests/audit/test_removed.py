@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from bench.load.journal import calls
 from bench.load.lines import Line
-from spark_validation.columns import arrow_table
+from spark_validation.columns import spark_table
 from spark_validation.inputs import Inputs
 from spark_validation.journal.schema import QUEUE_MODE, Call
 from spark_validation.log.snapshot import Snapshot
@@ -97,7 +97,7 @@ def partition_of(server: Server, queue: str) -> str:
 
 
 @pytest.mark.timeout(1800)
-def test_permitted_removal_is_no_violation(spark, place):
+def test_permitted_removal_is_no_violation(engine, place):
     server, url = place
     agent = Agent(server)
     agent.configure("deleted")
@@ -124,8 +124,8 @@ def test_permitted_removal_is_no_violation(spark, place):
     assert agent.work("late", 10) == []
 
     with Snapshot(url) as snapshot:
-        journal = spark.createDataFrame(arrow_table(Call, agent.journal()))
-        verdicts = run(Inputs(journal, snapshot.database(spark), 1_000_000), GUARANTEES)
+        journal = spark_table(engine, Call, agent.journal())
+        verdicts = run(Inputs(journal, snapshot.database(engine), 1_000_000), GUARANTEES)
     assert [(each.audit, each.evidence) for each in verdicts if each.violations] == []
     judged = {each.audit for each in verdicts if each.result is Result.VALID}
     assert {"cursors_pass_only_what_is_done", "deliveries_leave_no_gap"} <= judged

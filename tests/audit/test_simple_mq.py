@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_validation.columns import arrow_table
+from spark_validation.columns import spark_table
+from spark_validation.dialect import read_parquet
 from spark_validation.inputs import Inputs
 from spark_validation.journal.files import open_journal
 from spark_validation.journal.schema import AckItem, Call
@@ -19,6 +20,7 @@ from spark_validation.simple_mq.history import to_calls, to_stored
 from spark_validation.simple_mq.stored import Stored, StoredMessage, StoredQueue, read
 from spark_validation.simple_mq.tables import SimpleMqTables
 from spec.simple_mq_history import Ack, Enqueue, Left, Poll, SimpleMqHistory
+from tests.audit.conftest import engine_of
 from tests.property.test_simple_mq_checkers import FAULTS, GOOD
 from tests.support.processes import open_folder, run, serving
 
@@ -128,7 +130,7 @@ EXPLAINED = {
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, set[str]]:
+def found(engine_name: str, request: pytest.FixtureRequest) -> dict[str, set[str]]:
     """By run, the audits that found something in it. All whole runs are judged at once."""
     runs = [Rows("good", GOOD)]
     runs += [Rows(f"fault {name}", history) for name, history in FAULTS.items()]
@@ -140,9 +142,10 @@ def found(spark: SparkSession) -> dict[str, set[str]]:
         explain(runs[-1])
     # An agent that was cut short makes others' losses unknowable, so its run is judged by itself, where that matters.
     whole, cut = ([each for each in runs if (each.calls[-1].kind == "end") == ended] for ended in (True, False))
-    [unknown] = _verdicts(spark, cut, "G-SMQ-7")
+    with engine_of(request) as session:
+        [unknown] = _verdicts(session, cut, "G-SMQ-7")
+        verdicts = _verdicts(session, whole)
     assert unknown.result is Result.UNKNOWN
-    verdicts = _verdicts(spark, whole)
     assert all(verdict.result is not Result.UNKNOWN for verdict in verdicts)
     names = {each.name: set[str]() for each in runs}
     for verdict in verdicts:
@@ -154,7 +157,7 @@ def found(spark: SparkSession) -> dict[str, set[str]]:
 
 def _verdicts(spark: SparkSession, runs: list[Rows], *guarantees: str) -> list[Verdict]:
     def table(kind: Any, rows: list[Any]) -> Any:
-        return spark.createDataFrame(arrow_table(kind, rows)).persist()
+        return spark_table(spark, kind, rows).persist()
 
     stored = Stored(
         table(StoredQueue, [row for each in runs for row in each.queues]),
@@ -187,7 +190,7 @@ def test_effects_of_unknown_calls_are_no_violation(found: dict[str, set[str]], n
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1500)
-def test_a_load_is_audited_green_with_its_database(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_load_is_audited_green_with_its_database(engine: SparkSession, tmp_path: Path) -> None:
     with open_folder() as folder, serving(folder / "data", "--workers", "2") as server:
         loaded = run(
             "bench", "load", "simple-mq", "--smoke", "--url", f"http://127.0.0.1:{server.port}", "--dsn", server.dsn,
@@ -197,8 +200,8 @@ def test_a_load_is_audited_green_with_its_database(spark: SparkSession, tmp_path
         [place] = tmp_path.glob("*/queen/simple-mq-1")
         journal = open_journal(place, tmp_path)
         with Snapshot(server.dsn) as snapshot:
-            calls = spark.read.parquet(*map(str, journal.parquet))
-            tables = SimpleMqTables(Inputs(calls), read(snapshot, spark, tmp_path))
+            calls = read_parquet(engine, map(str, journal.parquet))
+            tables = SimpleMqTables(Inputs(calls), read(snapshot, engine, tmp_path))
             verdicts = judge_all(tables, (), 20, None)
             rows = tables.get("enqueues")
             assert rows is not None

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_validation.columns import arrow_table
+from spark_validation.columns import spark_table
 from spark_validation.coverage import SQS_FIELDS
 from spark_validation.inputs import Inputs
 from spark_validation.journal.files import read_lines, write_lines
@@ -18,6 +18,7 @@ from spark_validation.journal.interface import interface_of
 from spark_validation.journal.schema import AckItem, Call, Delivery, PushItem
 from spark_validation.run import Result, Verdict, judge_all
 from spark_validation.sqs.tables import SqsTables
+from tests.audit.conftest import engine_of
 from tests.support.processes import open_folder, run, serving
 
 _S = 1_000_000
@@ -297,13 +298,14 @@ EXPLAINED: dict[str, Change] = {
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, set[str]]:
+def found(engine_name: str, request: pytest.FixtureRequest) -> dict[str, set[str]]:
     """By run, the audits that found something in it. All are judged at once."""
     runs = []
     for name, change in {**EXPLAINED, **{name: change for name, (_, change) in FAULTS.items()}}.items():
         runs.append(Rows(name))
         change(runs[-1])
-    verdicts = judged(spark, [call for each in runs for call in each.whole()])
+    with engine_of(request) as session:
+        verdicts = judged(session, [call for each in runs for call in each.whole()])
     assert {verdict.audit for verdict in verdicts if verdict.result is Result.UNKNOWN} == set()
     names = {each.name: set[str]() for each in runs}
     for verdict in verdicts:
@@ -314,7 +316,7 @@ def found(spark: SparkSession) -> dict[str, set[str]]:
 
 
 def judged(spark: SparkSession, calls: list[Call], *guarantees: str) -> list[Verdict]:
-    tables = SqsTables(Inputs(spark.createDataFrame(arrow_table(Call, calls)).persist()))
+    tables = SqsTables(Inputs(spark_table(spark, Call, calls).persist()))
     try:
         return judge_all(tables, guarantees, 100_000, None)
     finally:
@@ -331,10 +333,10 @@ def test_a_planted_fault_is_found_by_its_audit_alone(found: dict[str, set[str]],
     assert found[name] == {FAULTS[name][0]}
 
 
-def test_of_an_agent_that_was_killed_nothing_is_called_lost(spark: SparkSession) -> None:
+def test_of_an_agent_that_was_killed_nothing_is_called_lost(engine: SparkSession) -> None:
     rows = Rows("killed")
     FAULTS["a message is lost"][1](rows)
-    verdicts = judged(spark, rows.whole()[:-1], "G-SQS-1")
+    verdicts = judged(engine, rows.whole()[:-1], "G-SQS-1")
     assert {verdict.result for verdict in verdicts} == {Result.VALID}
 
 
@@ -380,10 +382,10 @@ def _wrong(row: Any, field: str) -> Any:
 
 
 @pytest.mark.nightly
-def test_a_wrong_value_in_a_field_is_noticed(spark: SparkSession) -> None:
+def test_a_wrong_value_in_a_field_is_noticed(engine: SparkSession) -> None:
     """In some call at least: whatever the field, one of its audits is red in some run."""
     runs = list(_damaged())
-    verdicts = judged(spark, [call for *_, rows in runs for call in rows.whole()])
+    verdicts = judged(engine, [call for *_, rows in runs for call in rows.whole()])
     red: dict[str, set[str]] = {}
     for verdict in verdicts:
         for evidence in verdict.evidence:

@@ -1,0 +1,59 @@
+"""What Sail 0.7 does otherwise than Spark, in one place.
+
+Each function does the same on both. ``tests/audit/test_dialect.py`` tells which of them Sail no longer needs.
+"""
+
+import os
+from collections.abc import Iterable
+from functools import reduce
+from itertools import count
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
+
+FOLDER = "queen.folder"
+"""The setting of a session of Sail that names its folder."""
+
+_numbers = count()
+
+
+def is_sail() -> bool:
+    """Whether queries are for Sail."""
+    return bool(is_remote())
+
+
+def read_parquet(spark: SparkSession, places: Iterable[str], schema: StructType | str | None = None) -> DataFrame:
+    """The rows of files. Sail cannot bring a filter with a lambda into their reader, so it must not get there."""
+    reader = spark.read if schema is None else spark.read.schema(schema)
+    rows = reader.parquet(*places)
+    return rows.repartition(os.cpu_count() or 1) if is_sail() else rows
+
+
+def written(table: DataFrame) -> DataFrame:
+    """The table, computed once: Sail keeps none, so that it is written as files into the folder of its session."""
+    spark = table.sparkSession
+    place = f"{spark.conf.get(FOLDER)}/table-{next(_numbers)}"
+    table.write.parquet(place)
+    # There is no file of a table without rows. Of columns with literals, Sail may think that they are narrower.
+    return read_parquet(spark, [place], None if any(Path(place).glob("*.parquet")) else table.schema)
+
+
+def first_rows(rows: DataFrame, most: int) -> DataFrame:
+    """Some of the rows. In Sail, a limit right above some aggregations fails; here what gathers them lies between."""
+    return (rows.coalesce(1) if is_sail() else rows).limit(most)
+
+
+def stacked(*parts: DataFrame) -> DataFrame:
+    """The rows of all parts; a column that a part lacks is null there.
+
+    For Sail, what the first part lacks would have no type, and columns that nobody asks for confuse its own union.
+    """
+    types = {each.name: each.dataType for part in reversed(parts) for each in part.schema}
+    columns = [
+        [F.col(name) if name in part.columns else F.lit(None).cast(type_).alias(name) for name, type_ in types.items()]
+        for part in parts
+    ]
+    return reduce(DataFrame.unionByName, [part.select(*names) for part, names in zip(parts, columns, strict=True)])
