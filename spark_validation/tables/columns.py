@@ -18,7 +18,7 @@ SECOND = 1_000_000
 
 NUMBER_CHARS = 13
 _DIGITS = 15
-_MESSAGE_KIND = "-8001-8000-"
+_ID_CHARS, _MESSAGE_ID = 36, "^[0-9a-f]{8}-[0-9a-f]{4}-8001-8000-[0-9a-f]{12}"
 _BROADCAST_ROWS, _DRIVER_ROWS = 500_000, 50_000
 
 
@@ -51,7 +51,8 @@ def _hash_of_digits(digits: Column) -> Column:
 
 def is_message_id(id_: Column) -> Column:
     """Whether a text has the form of a message id. Public ids are documented in ``queen/log/ids.py``."""
-    return (F.length(id_) == 36) & (F.substring(id_, 14, 11) == _MESSAGE_KIND)
+    # What only looks like one has no number: Spark would read the digits before the first other character.
+    return (F.length(id_) == _ID_CHARS) & id_.rlike(_MESSAGE_ID)
 
 
 def number_of(id_: Column) -> Column:

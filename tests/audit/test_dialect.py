@@ -7,9 +7,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from queen.log.ids import parse_message_id
 from spark_validation import sail
 from spark_validation.dialect import first_rows, read_parquet, stacked
 from spark_validation.run import run
+from spark_validation.tables.columns import offset_in
 from tests.audit.conftest import inputs
 from tests.audit.faults import FAULTS, Scene, ordinary
 from tests.support.runs import Tables
@@ -61,6 +63,24 @@ def test_what_a_part_lacks_has_the_type_of_the_other(sail_session):
         assert one.unionByName(other, allowMissingColumns=True).schema["b"].dataType.typeName() == "void"
         rows = stacked(one, other)
         assert rows.groupBy().agg(F.sum("a"), F.sum("b")).collect() == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("id_", "offset"),
+    [
+        ("00000000-0001-8001-8000-000000000012", 18),
+        ("00000000-0001-8001-8000-00000000001G", None),
+        ("00000000-0001-8001-8000--00000000012", None),
+        ("00000000-0001-8001-8000-00000000001A", None),
+        ("ü0000000-0001-8001-8000-000000000012", None),
+        ("00000000-0001-8001-8000-0000000000120", None),
+    ],
+)
+def test_what_only_looks_like_a_message_id_has_no_offset(engine, id_, offset):
+    """For the server it is any other transaction id."""
+    assert (parse_message_id(id_) or (1, None))[1] == offset
+    [row] = engine.createDataFrame([(id_,)], "id string").select(offset_in(F.col("id")).alias("offset")).collect()
+    assert row.offset == offset
 
 
 @pytest.mark.timeout(1800)
