@@ -9,6 +9,8 @@ import pyarrow as pa
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 
+from .dialect import of_arrow
+
 _SPARK = {str: "string", int: "bigint", float: "double", bool: "boolean", bytes: "binary"}
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), bytes: pa.binary()}
 
@@ -86,4 +88,4 @@ def arrow_table(kind: type[Struct], rows: Iterable[Struct]) -> pa.Table:
 def spark_table(spark: SparkSession, kind: type[Struct], rows: Iterable[Struct]) -> DataFrame:
     """Structs as a table of Spark."""
     table = arrow_table(kind, rows)
-    return spark.createDataFrame(table) if table.num_rows else spark.createDataFrame([], spark_schema(kind))
+    return of_arrow(spark, table) if table.num_rows else spark.createDataFrame([], spark_schema(kind))

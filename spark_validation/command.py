@@ -22,7 +22,7 @@ from .archive import restore as restoring
 from .archive.folder import Archive, locked, open_archive, open_filled
 from .archive.restore import Range, Restored, Target
 from .dialect import is_sail, read_parquet
-from .errors import AuditError, JournalError
+from .errors import AuditError, JournalError, told_by_us
 from .inputs import Database, Inputs
 from .journal.files import Journal, files_of, open_journal, text_of
 from .live import watch as live
@@ -265,10 +265,16 @@ def _engine(where: Where, work: Path, rows: int) -> AbstractContextManager[Spark
 def _sail(where: Where, work: Path) -> Iterator[SparkSession]:
     """A session of Sail; an error becomes one line."""
     try:
-        with sail.spoken(), sail.started(work, session.memory_mib(where.driver_memory) << 20) as spark:
+        memory, cores = session.memory_mib(where.driver_memory) << 20, session.cores_of(where.master)
+        with sail.spoken(), sail.started(work, memory, cores) as spark:
             yield spark
     except (PySparkException, RpcError) as problem:
-        raise AuditError(f"a query failed: {gateway.first_line(problem)}. {_IF_SHORT}") from problem
+        raise _failed("Sail", problem, sail.first_line(problem)) from problem
+
+
+def _failed(engine: str, problem: BaseException, said: str) -> AuditError:
+    """Our own tasks say what to do."""
+    return AuditError(said if told_by_us(str(problem)) else f"{engine} failed: {said}. {_IF_SHORT}")
 
 
 @contextmanager
@@ -282,7 +288,7 @@ def _spark(where: Where, work: Path, rows: int) -> Iterator[SparkSession]:
         gateway.kill()
         raise
     except (PySparkException, Py4JError, *gateway.JAVA_IS_GONE) as problem:
-        raise AuditError(f"Spark failed: {gateway.first_line(problem)}. {_IF_SHORT}") from problem
+        raise _failed("Spark", problem, gateway.first_line(problem)) from problem
     finally:
         if spark is not None:
             with suppress(*gateway.JAVA_IS_GONE):

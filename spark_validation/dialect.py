@@ -1,21 +1,31 @@
-"""What Sail 0.7 does otherwise than Spark, in one place.
+"""What Sail 0.7 does otherwise than Spark.
 
-Each function does the same on both. ``tests/audit/test_dialect.py`` tells which of them Sail no longer needs.
+Each function does the same on both. ``tests/audit/test_dialect.py`` tells which of them Sail no longer needs. What no
+function can hide, audits avoid:
+
+* among structs, one with a null in a field is the greatest for Sail and the least for Spark: they compare none;
+* structs are equal for Sail if the fields of one name are: they compare structs of the same form;
+* a list with nulls does not contain another value for Sail, and for Spark nobody knows: theirs have no nulls;
+* sums and products beyond 64 bits are wrong for Sail, and an error for Spark: times are not multiplied;
+* windows are not ordered by a struct; the alternatives of a ``when``, and structs in lists, have the same types.
 """
 
-import os
 from collections.abc import Iterable
 from functools import reduce
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructType
 from pyspark.sql.utils import is_remote
 
-FOLDER = "queen.folder"
-"""The setting of a session of Sail that names its folder."""
+FOLDER, CORES = "queen.folder", "queen.cores"
+"""The settings of a session of Sail that name its folder and the number of its tasks."""
+
+_LITERAL_BYTES = 1 << 20
 
 _numbers = count()
 
@@ -29,16 +39,29 @@ def read_parquet(spark: SparkSession, places: Iterable[str], schema: StructType 
     """The rows of files. Sail cannot bring a filter with a lambda into their reader, so it must not get there."""
     reader = spark.read if schema is None else spark.read.schema(schema)
     rows = reader.parquet(*places)
-    return rows.repartition(os.cpu_count() or 1) if is_sail() else rows
+    return rows.repartition(int(spark.conf.get(CORES) or 1)) if is_sail() else rows
+
+
+def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """Rows of this process. For Sail they would be a part of each query, of at most 128 MiB: many are a file."""
+    if not is_sail() or rows.nbytes <= _LITERAL_BYTES:
+        return spark.createDataFrame(rows)
+    place = _place(spark)
+    pq.write_table(rows, place)
+    return read_parquet(spark, [place])
 
 
 def written(table: DataFrame) -> DataFrame:
     """The table, computed once: Sail keeps none, so that it is written as files into the folder of its session."""
     spark = table.sparkSession
-    place = f"{spark.conf.get(FOLDER)}/table-{next(_numbers)}"
+    place = _place(spark)
     table.write.parquet(place)
     # There is no file of a table without rows. Of columns with literals, Sail may think that they are narrower.
     return read_parquet(spark, [place], None if any(Path(place).glob("*.parquet")) else table.schema)
+
+
+def _place(spark: SparkSession) -> str:
+    return f"{spark.conf.get(FOLDER)}/table-{next(_numbers)}"
 
 
 def first_rows(rows: DataFrame, most: int) -> DataFrame:

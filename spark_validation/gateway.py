@@ -1,6 +1,5 @@
 """The Java process of Spark, as PySpark knows it: its errors and its end."""
 
-import re
 import signal
 import subprocess
 from contextlib import suppress
@@ -8,12 +7,13 @@ from contextlib import suppress
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext
 
+from .errors import told_by_us
+
 JAVA_IS_GONE = (Py4JNetworkError, ConnectionError)
 """The exceptions of calls to Spark after Java has ended."""
 
 _PATIENCE_S = 10
 _OUT_OF_MEMORY = 3  # the exit code of Java after -XX:+ExitOnOutOfMemoryError
-_OURS = re.compile(r"^(?:spark_validation|pyspark_queen)\.errors\.\w+: (.+)", re.MULTILINE)
 
 
 def _process() -> "subprocess.Popen[bytes] | None":
@@ -47,8 +47,7 @@ def first_line(problem: BaseException) -> str:
     if unanswered or isinstance(problem, JAVA_IS_GONE):
         return f"its Java process {'ran out of memory' if _ended_with() == _OUT_OF_MEMORY else 'has ended'}"
     said = str(problem.java_exception) if isinstance(problem, Py4JJavaError) else str(problem)
-    ours = _OURS.search(said)
-    return ours[1] if ours else said.strip().partition("\n")[0]
+    return told_by_us(said) or said.strip().partition("\n")[0]
 
 
 def _ended_with() -> int | None:

@@ -104,8 +104,14 @@ _SETTINGS_OF_FEW_ROWS = {
 
 
 def is_local(master: str) -> bool:
-    """Whether all work is done by this process's own Java, which sees the files of this machine."""
+    """Whether all work is done on this machine, whose files are seen."""
     return master.startswith("local")
+
+
+def cores_of(master: str) -> int:
+    """How many tasks run at once on this machine: N of ``local[N]``, all cores for ``local[*]``."""
+    number = re.match(r"local\[(\*|\d+)", master)
+    return 1 if number is None else (os.cpu_count() or 1) if number[1] == "*" else int(number[1])
 
 
 def set_python(master: str) -> None:
@@ -151,14 +157,14 @@ def memory_mib(memory: str) -> int:
     """The size of a heap, in mebibytes.
 
     Raises:
-        AuditError: it is not a size, or too small for Spark.
+        AuditError: it is not a size, or too small.
     """
     found = _MEMORY.fullmatch(memory.lower())
     if not found:
         raise AuditError(f"--driver-memory {memory}: not a size. Give a number and a unit, such as 2g or 1500m")
     size = int(int(found[1]) * _MEMORY_UNITS[found[2]])
     if size < LEAST_MEMORY_MIB:
-        raise AuditError(f"--driver-memory {memory}: Spark needs {LEAST_MEMORY_MIB}m or more")
+        raise AuditError(f"--driver-memory {memory}: {LEAST_MEMORY_MIB}m is the least")
     return size
 
 

@@ -37,10 +37,10 @@ _DAY_S = 86_400
 #: Violations of an audit whose history is printed; files have them all.
 _HISTORIES = 3
 _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
-_INSTALL = "pyspark is missing. Install it with: python3 -m pip install 'queen-for-python[audit]'"
+_INSTALL = "Modules for audits are missing. Install them with: python3 -m pip install 'queen-for-python[audit]'"
 #: A Path has one slash where s3a://bucket has two.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-_SPARK = frozenset({"pyspark", "py4j", "pyarrow", "numpy", "pandas"})
+_SPARK = frozenset({"pyspark", "py4j", "pysail", "grpc", "grpc_status", "google", "pyarrow", "numpy", "pandas"})
 
 audit = typer.Typer(name="audit", invoke_without_command=True)
 

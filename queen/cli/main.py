@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from queen import __distribution__
-from queen.cli.ending import begin
+from queen.cli.ending import begin, end_at_once
 from queen.cli.errors import ExitCode, FailedError
 from queen.cli.output import err, even_unread, out
 from queen.core.errors import QueenError, SettingError
@@ -141,6 +141,9 @@ class _Commands(TyperGroup):
             code = super().main(*arguments, **{**options, "standalone_mode": False})
         except (FailedError, QueenError) as problem:
             code = _told(problem, _code_of(problem))
+            if code == ExitCode.INTERRUPTED:
+                # All is cleaned up. A thread of a library may wait forever for a lock that the interrupted one has.
+                end_at_once()
         except _UsageError as problem:
             code = _usage(problem)
         except KeyboardInterrupt:

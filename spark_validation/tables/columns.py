@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from ..dialect import first_rows, is_sail
+from ..dialect import first_rows, is_sail, of_arrow
 
 _Answer = TypeVar("_Answer")
 
@@ -148,7 +148,7 @@ def _in_driver(rows: DataFrame, most: int) -> DataFrame | None:
     found = first_rows(rows, most + 1).toArrow()
     if found.num_rows > most:
         return None
-    return F.broadcast(rows.sparkSession.createDataFrame(found)) if found.num_rows else rows.limit(0)
+    return F.broadcast(of_arrow(rows.sparkSession, found)) if found.num_rows else rows.limit(0)
 
 
 def is_empty(rows: DataFrame) -> bool:

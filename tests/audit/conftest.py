@@ -52,8 +52,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def sail_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with sail.started(tmp_path_factory.mktemp("sail"), 2 << 30) as session:
+def sail_session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """After Spark: PySpark forks to start Java, which may fail beside the threads of gRPC."""
+    with sail.started(tmp_path_factory.mktemp("sail"), 2 << 30, 2) as session:
         yield session
 
 

@@ -6,13 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from bench.generated_log import load
+from pyspark_queen.errors import UnreachableError
 from spark_validation import command, java, session
 from spark_validation.command import conversions
+from spark_validation.dialect import written
 from spark_validation.errors import AuditError, JavaError
 from spark_validation.journal.files import open_journal, write_lines, write_parquet
 from spark_validation.journal.schema import Call, PushItem
@@ -75,6 +79,7 @@ import sys
 from pathlib import Path
 import psutil
 from spark_validation import command
+from spark_validation.dialect import written
 from spark_validation.errors import AuditError
 
 try:
@@ -97,6 +102,7 @@ _MEMORY_ENDS = """
 import sys
 from pathlib import Path
 from spark_validation import command
+from spark_validation.dialect import written
 from spark_validation.errors import AuditError
 
 try:
@@ -119,10 +125,81 @@ def test_java_that_runs_out_of_memory_is_an_error_in_a_line(tmp_path):
 
 def test_a_query_that_needs_more_memory_than_there_is_is_an_error_in_a_line(tmp_path):
     with (
-        pytest.raises(AuditError, match=r"a query failed: .*If memory was short, raise --driver-memory"),
+        pytest.raises(AuditError, match=r"Sail failed: .*If memory was short, raise --driver-memory"),
         command._engine(command.Where("local[1]", "512m"), tmp_path, 0) as spark,
     ):
         spark.range(50_000_000).groupBy("id").count().orderBy("count").collect()
+
+
+class _Unreachable(DataSource):
+    """A log that cannot be read."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "unreachable"
+
+    def schema(self) -> str:
+        return "n bigint"
+
+    def reader(self, schema: object) -> DataSourceReader:
+        return _Reader(self.options)
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        if self._options["where"] == "partitions":
+            raise UnreachableError("PostgreSQL cannot be reached: refused")
+        return [InputPartition(0)]
+
+    def read(self, _partition: InputPartition) -> Iterator[tuple[int]]:
+        raise UnreachableError("PostgreSQL cannot be reached: refused")
+
+
+@pytest.mark.parametrize("where", ["partitions", "read"])
+def test_an_error_of_our_own_is_the_whole_line(tmp_path, where):
+    def read() -> None:
+        with command._engine(command.Where("local[2]", "512m"), tmp_path, 0) as engine:
+            engine.dataSource.register(_Unreachable)
+            engine.read.format("unreachable").option("where", where).load().collect()
+
+    with pytest.raises(AuditError, match=r"^PostgreSQL cannot be reached: refused$"):
+        read()
+
+
+@pytest.mark.parametrize("name", ['a "b"', "a\\b", "a,b"])
+def test_a_folder_may_have_any_name_and_a_proxy_is_not_asked(tmp_path, monkeypatch, name):
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    folder = tmp_path / name
+    folder.mkdir()
+    with command._engine(command.Where("local[2]", "512m"), folder, 0) as engine:
+        assert written(engine.range(3)).count() == 3
+
+
+def test_a_folder_whose_name_is_a_pattern_is_refused(tmp_path):
+    with (
+        pytest.raises(AuditError, match=r"\[ab\]: Sail would take \[ \] for a pattern. Set TMPDIR"),
+        command._engine(command.Where("local[2]", "512m"), tmp_path / "[ab]", 0),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,4]", 2), ("local[*]", os.cpu_count())]
+)
+def test_a_master_on_this_machine_says_how_many_tasks_run_at_once(master, cores):
+    assert session.cores_of(master) == cores
+
+
+def test_sail_that_cannot_start_is_an_error_in_a_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("SAIL_MODE", "bogus")
+    with (
+        pytest.raises(AuditError, match="Sail cannot be started: "),
+        command._engine(command.Where("local[2]", "512m"), tmp_path, 0),
+    ):
+        pass
 
 
 def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
@@ -142,7 +219,7 @@ def test_an_unknown_guarantee_is_refused_with_those_that_are_known(journal):
             "audit with --master local",
         ),
         (["--driver-memory", "much"], "not a size. Give a number and a unit, such as 2g"),
-        (["--driver-memory", "64m"], "Spark needs 512m or more"),
+        (["--driver-memory", "64m"], "512m is the least"),
         (["--report", "/nowhere/audit.html"], "/nowhere/audit.html is not writable"),
         (["--archive", "/nowhere"], "/nowhere: no archive here. `queen audit archive` creates one"),
         (["--dsn", "postgresql://127.0.0.1:1/x"], "the database cannot be read"),

@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from grpc import RpcError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from queen.log.ids import parse_message_id
 from spark_validation import sail
-from spark_validation.dialect import first_rows, read_parquet, stacked
+from spark_validation.dialect import first_rows, of_arrow, read_parquet, stacked
 from spark_validation.run import run
 from spark_validation.tables.columns import offset_in
 from tests.audit.conftest import inputs
@@ -38,7 +41,7 @@ def _after_a_fall(session: SparkSession) -> DataFrame:
 
 
 def _fails(ask: Callable[[], object]) -> None:
-    with sail.spoken(), pytest.raises(PySparkException):
+    with sail.spoken(), pytest.raises((PySparkException, RpcError)):
         ask()
 
 
@@ -52,6 +55,21 @@ def test_a_limit_is_kept_from_an_aggregation(sail_session):
     _fails(lambda: _after_a_fall(sail_session).limit(5).collect())
     with sail.spoken():
         assert [row.lane for row in first_rows(_after_a_fall(sail_session), 5).collect()] == [2]
+
+
+def test_many_rows_are_no_part_of_a_query(sail_session):
+    rows = pa.table({"n": np.arange(17 << 20)})
+    _fails(lambda: sail_session.createDataFrame(rows).count())
+    with sail.spoken():
+        assert of_arrow(sail_session, rows).where("n % 2 = 0").count() == len(rows) / 2
+
+
+def test_a_window_is_not_ordered_by_a_struct(sail_session):
+    def greatest() -> DataFrame:
+        rows = sail_session.range(2).select(F.struct("id").alias("s"), F.lit(1).alias("k"))
+        return rows.select(F.max("s").over(Window.partitionBy("k").orderBy("s")))
+
+    _fails(lambda: greatest().collect())
 
 
 def test_what_a_part_lacks_has_the_type_of_the_other(sail_session):
