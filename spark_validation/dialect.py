@@ -5,7 +5,7 @@ function can hide, audits avoid:
 
 * among structs, one with a null in a field is the greatest for Sail and the least for Spark: they compare none;
 * structs are equal for Sail if the fields of one name are: they compare structs of the same form;
-* a list with nulls does not contain another value for Sail, and for Spark nobody knows: theirs have no nulls;
+* ``array_contains``, for a list with nulls and without the value, is false for Sail, null for Spark: none have nulls;
 * sums and products beyond 64 bits are wrong for Sail, and an error for Spark: times are not multiplied;
 * windows are not ordered by a struct; the alternatives of a ``when``, and structs in lists, have the same types.
 """
@@ -72,7 +72,7 @@ def first_rows(rows: DataFrame, most: int) -> DataFrame:
 def stacked(*parts: DataFrame) -> DataFrame:
     """The rows of all parts; a column that a part lacks is null there.
 
-    For Sail, what the first part lacks would have no type, and columns that nobody asks for confuse its own union.
+    Sail gives a column that the first part lacks no type, and its union fails where a column is not used afterwards.
     """
     types = {each.name: each.dataType for part in reversed(parts) for each in part.schema}
     columns = [

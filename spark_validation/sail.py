@@ -24,7 +24,7 @@ from .errors import AuditError, told_by_us
 
 @contextmanager
 def started(work: Path, memory: int, cores: int) -> Iterator[SparkSession]:
-    """A session. It listens on the loopback device, without authentication, as Spark does on one machine.
+    """A session. It listens on a loopback port without authentication, as Spark does on one machine.
 
     Args:
         work: a folder for kept tables, and for what Sail spills.

@@ -201,10 +201,10 @@ class Calls(Base):
             # The messages of a call are in few partitions: repetitions are removed before they become rows.
             places = F.transform(
                 F.col(items),
-                lambda x: F.struct(
-                    x["queue"].alias("queue"),
-                    x["partition"].alias("partition"),
-                    number_of(x["message_id"]).alias("part"),
+                lambda each: F.struct(
+                    each["queue"].alias("queue"),
+                    each["partition"].alias("partition"),
+                    number_of(each["message_id"]).alias("part"),
                 ),
             )
             rows = self.calls.where(F.col("kind").isin(*kinds)).select(
