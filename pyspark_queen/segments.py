@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import asyncpg
@@ -66,7 +67,9 @@ def read(options: ReadOptions, wanted: Wanted, task: InputPartition) -> Iterator
             while (batch := runner.run(anext(found, None))) is not None:
                 yield batch
         finally:
-            runner.run(found.aclose())
+            # The end of a reader that is no longer asked, with a connection that is lost, is no error of its own.
+            with suppress(SourceError):
+                runner.run(found.aclose())
 
 
 class _Reading:

@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import MapType, StringType, StructType
 
-from pyspark_queen import columns
+from pyspark_queen import columns, segments
 from pyspark_queen.columns import Some
-from pyspark_queen.errors import OptionError
+from pyspark_queen.errors import OptionError, UnreachableError
 from pyspark_queen.options import BATCH, read_options
 from spark_validation.gateway import first_line
 from tests.audit.place import KEY, TRACE, offsets, said, table
@@ -220,3 +220,19 @@ def test_headers_are_a_map():
         {"headers": [("type", "tea")], "payload": "1"},
         {"headers": None, "payload": "2"},
     ]
+
+
+def test_a_reader_that_is_left_with_a_lost_connection_says_nothing(monkeypatch):
+    """Its generator is closed by the engine, where nobody could catch an error."""
+
+    async def batches(_reading):
+        try:
+            yield "a batch"
+        finally:
+            raise UnreachableError("the connection is lost")
+
+    monkeypatch.setattr(segments._Reading, "__init__", lambda *_: None)
+    monkeypatch.setattr(segments._Reading, "batches", batches)
+    reader = segments.read(None, None, segments.Task([], None))
+    assert next(reader) == "a batch"
+    reader.close()
