@@ -314,6 +314,11 @@ def _die(step):
 """
 _STEPS = {f"{when} {what}" for when in ("before", "after")
           for what in ("read", "move", "read_held", "move_held", "postpone_held", "let_go")}  # fmt: skip
+#: Those that need a partition that was held back and can be moved.
+_STEPS_UNLOCKED = {"after move_held", "before let_go", "after let_go"}
+#: Locks a partition, which is held back for as long.
+_LOCKED = """SELECT true FROM queen.partition_locks AS l JOIN queen.partitions AS p ON p.id = l.part_id
+WHERE p.name = 'p0' FOR UPDATE OF l"""
 _STORE = "queen/postgres/outbox_store.py"
 _LAST_LINE = "        return int(row[0])\n"
 DYING = mutant(
@@ -340,21 +345,16 @@ async def _trade_until_all_have_died(dsn: str, deaths: Path) -> None:
     await connection.execute("CREATE TABLE orders (part int, number int, PRIMARY KEY (part, number))")
     shop = Shop(dsn, 0)
 
-    async def have_died() -> bool:
-        async with connection.transaction():
-            # A partition that is locked is held back for a while.
-            await connection.execute(
-                "SELECT 1 FROM queen.partition_locks AS l JOIN queen.partitions AS p ON p.id = l.part_id"
-                " WHERE p.name = 'p0' FOR UPDATE OF l"
-            )
-            await connection.execute("SELECT pg_sleep(2)")
-        return set(await asyncio.to_thread(os.listdir, deaths)) >= _STEPS
+    async def have_died(steps: set[str]) -> bool:
+        return steps <= set(await asyncio.to_thread(os.listdir, deaths))
 
     async with asyncio.TaskGroup() as clients, asyncio.timeout(4 * PATIENCE_S):
         for partition in range(2):
             clients.create_task(shop.run(partition))
-        while not await have_died():
-            pass
+        async with connection.transaction():
+            await eventually(partial(connection.fetchval, _LOCKED), "a partition that can be locked")
+            await eventually(partial(have_died, _STEPS - _STEPS_UNLOCKED), "deaths while a partition is locked")
+        await eventually(partial(have_died, _STEPS), "deaths after it")
         shop.stopped.set()
     await _compare(dsn, shop, connection)
     await connection.close()

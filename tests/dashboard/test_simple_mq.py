@@ -43,5 +43,6 @@ def test_queues_are_found_looked_at_purged_and_deleted(server: Server, screen: S
     screen.button("Delete queue").click()
     screen.answer("Delete queue", typed=name)
     screen.says(f"Queue {name} deleted")
+    expect(screen.page.get_by_role("heading", level=1)).to_have_text("simple-mq")
     screen.open("simple", queue)
     expect(screen.page.get_by_text("There is no queue of simple-mq with this id.")).to_be_visible()
