@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 
 from bench.load.lines import Line, answer_of, read
 from bench.load.simple_mq_journal import SIMPLE_MQ
+from spark_validation.journal.changes import keeps_dead_letters
 from spark_validation.journal.files import write_lines, write_parquet
 from spark_validation.journal.hashes import hash_of
 from spark_validation.journal.schema import QUEUE_MODE, AckItem, Call, Delivery, Outcome, PushItem
@@ -180,6 +181,7 @@ def _push(line: Line, _known: _Known) -> dict[str, Any]:
 
 def _pop(line: Line, known: _Known) -> dict[str, Any]:
     asked = line.request or {}
+    queue = asked.get("queue")  # not of a pop by namespace or task
     popped = answer_of(line, _Popped) or _Popped()
     for message in popped.messages:
         known.places[message.partitionId] = (message.queue, message.partition)
@@ -192,10 +194,10 @@ def _pop(line: Line, known: _Known) -> dict[str, Any]:
         for message in popped.messages
     )  # fmt: skip
     return {
-        "kind": "pop", "queue": asked["queue"], "group": asked.get("consumerGroup", QUEUE_MODE),
+        "kind": "pop", "queue": queue, "group": asked.get("consumerGroup", QUEUE_MODE),
         "batch": asked.get("batch", 1), "partitions": asked.get("partitions", 1),
         "auto_ack": bool(asked.get("autoAck")), "lease": popped.leaseId or None,
-        "lease_seconds": asked.get("leaseSeconds", known.leases.get(asked["queue"])), "deliveries": deliveries,
+        "lease_seconds": asked.get("leaseSeconds", known.leases.get(queue or "")), "deliveries": deliveries,
     }  # fmt: skip
 
 
@@ -250,13 +252,14 @@ def _transaction(line: Line, known: _Known) -> dict[str, Any]:
 
 def _configured(line: Line, known: _Known) -> dict[str, Any]:
     asked, told = line.request or {}, answer_of(line, _Configured)
-    limit = (asked.get("options") or {}).get("retryLimit", _RETRY_LIMIT)
+    options = asked.get("options") or {}
     # The answer has the resulting options. Without one it is unknown whether they changed.
     if told is not None and told.options.leaseTime is not None:
         known.leases[asked["queue"]] = told.options.leaseTime or _LEASE_S
     elif line.outcome != "fail":
         known.leases.pop(asked["queue"], None)
-    return {"kind": "configured", "queue": asked["queue"], "retry_limit": limit}
+    limit, silent = options.get("retryLimit", _RETRY_LIMIT), not keeps_dead_letters(options)
+    return {"kind": "configured", "queue": asked["queue"], "retry_limit": limit, "auto_ack": silent}
 
 
 def _drained(line: Line, _known: _Known) -> dict[str, Any]:

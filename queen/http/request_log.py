@@ -15,7 +15,8 @@ from queen.http.routes import Route
 
 #: Methods that change nothing.
 _ASKING = frozenset({"GET", "HEAD", "OPTIONS"})
-_BODY_CHARS_MAX = 1000
+#: A queue has three names of 255 characters, each of at most 12 bytes in JSON.
+_BODY_BYTES_MAX = 16_384
 _ID_HEADER = REQUEST_ID.lower().encode()
 #: Key of the ASGI scope for a request that is changing something.
 _UNDER_WAY = "queen.change"
@@ -29,7 +30,7 @@ def _what_changes(req: QueenRequest) -> Iterator[dict[str, object]]:
     fields: dict[str, object] = {**req.log_fields}
     # Bodies of administrative requests have no secrets; messages are not among them.
     if body := req.body.strip():
-        fields["body"] = body[:_BODY_CHARS_MAX].decode(errors="replace")
+        fields["body"] = body[:_BODY_BYTES_MAX].decode(errors="replace")
     for about in req.about or [{}]:
         yield fields | about
 
@@ -69,7 +70,7 @@ class RequestLog:
         if changed:
             del req.scope[_UNDER_WAY]
             if not 400 <= status < 500:
-                told = (resp.data or b"")[:_BODY_CHARS_MAX].decode(errors="replace")
+                told = (resp.data or b"")[:_BODY_BYTES_MAX].decode(errors="replace")
                 for fields in _what_changes(req):
                     extra = {**fields, "status": status, "took_ms": took_ms, "answer": told}
                     changes.info("administrative change", extra=extra)

@@ -71,7 +71,8 @@ def _contradictory_calls(calls: DataFrame) -> DataFrame:
         ((F.col("call") == "unknown") & F.col("answered").isNotNull(), "was answered, but its outcome is unknown"),
         (F.col("answered") < F.col("sent"), "was answered before it was sent"),
         (~ok & (some("pushes", "ok") | some("acks", "ok") | (F.size("deliveries") > 0)), "failed, but has results"),
-        (ok & (some("pushes", "unknown") | some("acks", "unknown")), "succeeded, but not all of it has an outcome"),
+        # A timer that was pushed has no outcome yet.
+        (ok & some("acks", "unknown"), "succeeded, but not all of it has an outcome"),
     )
     told = [(each, F.concat(F.lit("a call of kind "), "kind", F.lit(f" {text}"))) for each, text in wrong]
     return cases(_calls(calls), *told)
@@ -85,8 +86,9 @@ def answers_do_not_contradict_themselves(
     """An answer that no request can have, or that contradicts itself or what is stored.
 
     A dead letter by an ack as ``completed`` or ``retry``; ``noop`` for another status than ``completed``; a refused
-    message that is stored; a buffered one with an offset; a delivery whose id is that of another offset; a call that
-    was answered before it was sent, or whose outcome is another one than that of its items.
+    message that is stored; a buffered one with an offset; a push with an id of another partition; a delivery whose id
+    is that of another offset; a call that was answered before it was sent, or whose outcome is another one than that of
+    its items.
     """
     ok, refused = F.col("outcome") == "ok", F.col("outcome") == "fail"
     said = (
@@ -100,6 +102,7 @@ def answers_do_not_contradict_themselves(
         (refused & (F.col("duplicate") | F.col("spooled")), "was refused as a duplicate, or as buffered"),
         (F.col("spooled") & F.col("duplicate"), "was answered as buffered and as a duplicate"),
         (F.col("spooled") & placed, "was answered as buffered, with an offset"),
+        (ok & F.col("foreign"), "was answered with the id of a message of another partition"),
     )
     # A refused id in the form of a message id belongs to the message that gets it later.
     never = messages.where(

@@ -44,14 +44,14 @@ def _letters(acks: DataFrame) -> DataFrame:
 @checks("G-DLQ-1", "G-DLQ-2", level=Level.AUDIT)
 @judges("failure in a queue whose retry limit is known", _failures)
 def dead_letters_come_in_time(
-    acks: DataFrame, limits: DataFrame, lanes: DataFrame, hidden: DataFrame, amid: DataFrame
+    acks: DataFrame, limits: DataFrame, lanes: DataFrame, hidden: DataFrame, amid: DataFrame, letterless: DataFrame
 ) -> DataFrame:
     """A message that is dead-lettered too early, too late, or twice.
 
     Too early: by a failed ack that cannot be failure number ``retryLimit`` + 1. Too late: not by the ack that must be.
     The number of earlier failures is known only within bounds, because of acks without an answer and concurrent acks.
     If the journal of a consumer was cut short, there may have been any number of further failures; and of a message
-    that was acked during a change of the group.
+    that was acked during a change of the group. In a queue that keeps no dead letters, or once kept none, none is late.
     """
     message = ("lane", "group", "hash")
     judged = few(_failures(acks, limits, lanes))
@@ -75,6 +75,7 @@ def dead_letters_come_in_time(
     most = F.size(F.filter("calls", lambda each: other(each) & (each["invoked"] < F.col("completed"))))
     one = one.withColumn("least", least).withColumn("most", most)
     late = one.where(~F.col("dead") & (F.col("least") >= F.col("highest")))
+    late = late.join(few(letterless), "lane", "left_anti")
     early = one.where(F.col("dead") & (F.col("most") < F.col("lowest")))
     early = early.join(few(unseen(hidden, F.col("tail"))), ["queue", "group"], "left_anti")
     early = unless_amid(early, amid)

@@ -1,6 +1,6 @@
 """Idempotence: one transaction id, one message in a partition."""
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
@@ -44,8 +44,9 @@ def a_duplicate_has_an_original_in_its_partition(pushes: DataFrame, messages: Da
     original. An agent whose journal was cut short may have pushed any message.
     """
     stored = (F.col("logged") > 0) | (F.col("deliveries") > 0)
-    alone = messages.where((F.col("attempts") - F.col("refused") == 1) & (F.col("queued") == 0) & ~stored).select(
-        "lane", "hash"
-    )
+    pushed = (F.col("attempts") - F.col("refused")).alias("pushed")
+    alone = messages.where((F.col("queued") == 0) & ~stored).select("lane", "hash", pushed).where("pushed > 0")
     found = _duplicates(pushes, tails).join(few(alone), ["lane", "hash"])
+    duplicates = F.count("*").over(Window.partitionBy("lane", "hash"))
+    found = found.withColumn("duplicates", duplicates).where(F.col("pushed") == F.col("duplicates"))
     return violations(found, F.lit("was answered as a duplicate, but no other push had it there"))

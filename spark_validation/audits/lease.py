@@ -33,16 +33,20 @@ def a_lease_excludes_all_others(
     leased_acks: DataFrame,
     renewals: DataFrame,
     tails: DataFrame,
+    released: DataFrame,
+    kept: DataFrame | None = None,
 ) -> DataFrame:
     """A lease that certainly overlaps with another one of its partition and group, or a delivery during a live lease.
 
-    A lease of a consumer whose journal was cut short may have been released at any time since.
+    A lease of a consumer whose journal was cut short may have been released at any time since. So may one whose
+    messages retention has removed; and one in whose partition an operator deleted or gave up a message, since then.
     """
     # An ack that names no lease applies to the one that covers its message.
     free = few(acks.where((F.col("outcome") != "fail") & F.col("lease").isNull()).drop("lease"))
     covering = deliveries.select("lane", "group", "hash", "lease").join(free, ["lane", "group", "hash"])
     said = stacked(leased_acks, acks_by_lease(covering))
     held = _surely_until(holdings, said.where(F.col("acked") > 0), renewals, tails)
+    held = _unless_released(held, released, kept)
     line = Window.partitionBy("lane", "group").orderBy("completed", "agent", "number")
     before = line.rowsBetween(Window.unboundedPreceding, -1)
     holds = F.col("surely_until") > F.col("completed")
@@ -80,6 +84,18 @@ def _surely_until(held: DataFrame, said: DataFrame, renewals: DataFrame, tails: 
         .withColumn("surely_until", F.when(_timed(), end).otherwise(F.lit(0)))
         .select(*held.columns, "surely_until")
     )
+
+
+def _unless_released(held: DataFrame, released: DataFrame, kept: DataFrame | None) -> DataFrame:
+    """With an earlier end if the server may have released the lease because its messages were taken away."""
+    later = F.filter("changes", lambda change: change["until"] >= F.col("invoked"))
+    at = F.array_min(F.transform(later, lambda change: change["at"]))
+    rows = held.join(few(released), "lane", "left").withColumn("surely_until", F.least("surely_until", at))
+    if kept is not None:
+        rows = rows.join(few(kept.select("lane", "live")), "lane", "left")
+        gone = F.coalesce(F.col("offsets.lowest") < F.col("live"), F.lit(False))
+        rows = rows.withColumn("surely_until", F.when(gone, F.lit(0)).otherwise(F.col("surely_until")))
+    return rows.select(*held.columns)
 
 
 def _at_most_until(held: DataFrame, renewals: DataFrame) -> DataFrame:
@@ -152,16 +168,18 @@ def attempts_rise(fates: DataFrame, deliveries: DataFrame, hidden: DataFrame, la
     message = ["lane", "group", "hash"]
     odd = fates.where((F.col("deliveries") > 1) | (F.col("attempt_high") != 1)).select(*message)
     rows = deliveries.where(F.col("attempt").isNotNull()).join(few(odd), message)
+    # A transaction id may be used again after retention has removed its first message.
+    stored = (*message, "offset")
     rows = rows.join(few(lanes.select("lane", "queue")), "lane").join(
         few(hidden.select("queue", "group", "hidden_since")), ["queue", "group"], "left"
     )
-    same = Window.partitionBy(*message)
+    same = Window.partitionBy(*stored)
     ordered = same.orderBy("invoked", "completed", "agent", "number")
     rows = rows.withColumn("place", F.row_number().over(ordered)).withColumn("next", F.lead("invoked").over(ordered))
     alone = F.coalesce(F.col("next") > F.col("completed"), F.lit(True))
     unseen = F.coalesce(F.col("hidden_since") > F.col("completed"), F.lit(True))
     first = rows.where((F.col("place") == 1) & alone & unseen & (F.col("attempt") != 1))
-    again = with_greatest_before(rows, tuple(message), "attempt").where(F.col("before") >= F.col("attempt"))
+    again = with_greatest_before(rows, stored, "attempt").where(F.col("before") >= F.col("attempt"))
     return violations(first, sentence("has attempt %s at its first delivery", "attempt")).unionByName(
         violations(again, sentence("has attempt %s after attempt %s", "attempt", "before"))
     )

@@ -11,7 +11,7 @@ from .evidence import sentence, violations
 
 @checks("G-RET-1", level=Level.AUDIT)
 def only_what_may_go_is_gone(heads: DataFrame, queues: DataFrame, messages: DataFrame | None = None) -> DataFrame:
-    """A removed message that is younger than the shortest time after which its queue removes messages.
+    """A removed message that is younger than the shortest time after which its queue removes messages, or ever did.
 
     Its age is at most the time from its first push to the snapshot. Whether every group has acknowledged it, if the
     queue requires that, is not checked. In a queue that removes nothing, every partition must start at offset 0,
@@ -20,7 +20,7 @@ def only_what_may_go_is_gone(heads: DataFrame, queues: DataFrame, messages: Data
     """
     times = [
         F.when(F.col(name) > 0, F.col(name))
-        for name in ("retention_seconds", "completed_retention_seconds", "ttl_seconds")
+        for name in ("retention_seconds", "completed_retention_seconds", "ttl_seconds", "kept_seconds")
     ]
     limits = queues.select("queue", "taken_at", F.least(*times).alias("keeps"))
     heads = heads.withColumn("oldest_offset", F.coalesce("live_oldest", "oldest_offset"))

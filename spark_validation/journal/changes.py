@@ -19,6 +19,8 @@ AUDIT = "queen.audit"
 GROUP_DELETED, GROUP_SOUGHT = "group deleted", "group moved"
 LETTERS_DELETED, LETTER_DELETED, LETTER_REPLAYED = "dead letters deleted", "dead letter deleted", "dead letter replayed"
 GIVEN_UP, CONFIGURED, MESSAGE_DELETED = "message given up", "queue configured", "message deleted"
+RETENTION = "retention configured"
+"""With the shortest time after which messages are removed (``lease_seconds``; 0: never)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND, _MILLISECOND = timedelta(microseconds=1), 1000
@@ -145,12 +147,23 @@ def _configured(line: _Line, change: str, _names: dict[str, str]) -> Iterator[di
     if not asked.get("queue"):
         return
     row = {"kind": "change", "client": change, "queue": asked["queue"], "group": ""}
-    silent = not (options.get("deadLetterQueue", True) or options.get("dlqAfterMaxRetries", True))
     yield row | {
         "retry_limit": options.get("retryLimit", _RETRY_LIMIT),
         "lease_seconds": options.get("maxWaitTimeSeconds") or 0,
-        "auto_ack": silent,
+        "auto_ack": not keeps_dead_letters(options),
     }
+    yield row | {"client": RETENTION, "lease_seconds": _keeps_s(options)}
+
+
+def keeps_dead_letters(options: dict[str, Any]) -> bool:
+    """Whether a queue with these options keeps dead letters."""
+    said = [options.get(name) for name in ("deadLetterQueue", "dlqAfterMaxRetries")]
+    return True in said or False not in said
+
+
+def _keeps_s(options: dict[str, Any]) -> float:
+    names = ["ttl"] + (["retentionSeconds", "completedRetentionSeconds"] if options.get("retentionEnabled") else [])
+    return min((float(options[name]) for name in names if options.get(name)), default=0.0)
 
 
 def _given_up(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[str, Any]]:

@@ -57,6 +57,7 @@ CROSS JOIN LATERAL (VALUES
             + make_interval(secs => greatest(q.delayed_processing, q.window_buffer) + 1)
         AND c.ready_at IS DISTINCT FROM c.retry_at AND settled.yes
     ) OR (isfinite(c.ready_at) AND c.ready_at > clock_timestamp() + interval '{_LEASE_DAYS_MAX} days'
+            + make_interval(secs => greatest(q.delayed_processing, q.window_buffer))
         AND c.retry_at IS DISTINCT FROM c.ready_at),
         format('waits until %s, which nothing explains', c.ready_at)),
     (c.ready_at < q.created_at AND c.ready_at < g.created_at AND settled.yes,
@@ -366,7 +367,7 @@ CROSS JOIN LATERAL (VALUES
     (q.id IS NULL, format('queue %s does not exist', s.queue_id)),
     (s.next_at < s.last_at, format('it is looked at next at %s, before %s', s.next_at, s.last_at)),
     (s.next_at > clock_timestamp() + interval '10 years', format('it is looked at next at %s', s.next_at)),
-    (s.cron !~ '^(@\\w+|\\S+( +\\S+){4,6})$', format('%s is no cron expression', s.cron)),
+    (s.cron !~ '^\\s*(@\\w+|\\S+(\\s+\\S+){4,6})\\s*$', format('%s is no cron expression', s.cron)),
     (s.catch_up NOT BETWEEN 0 AND 1000, format('it makes up for %s times', s.catch_up)),
     (strpos(s.message, '"payload":') = 0 OR left(s.message, 1) <> '{' OR right(s.message, 1) <> '}',
         'it has no message'),

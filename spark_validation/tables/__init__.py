@@ -74,6 +74,18 @@ class Tables(Messages):
         single = self._named_by(self._changed(*one)).select("lane", group, F.col("hash").alias("h"), "until")
         return all_.unionByName(single)
 
+    @cached_property
+    def released(self) -> DataFrame:
+        """By lane: the ``changes`` with which operators deleted or gave up messages; each from ``at`` ``until``."""
+        told = [
+            (item.partition[:NUMBER_CHARS], row.invoked, row.completed)
+            for row in self._changed(changes.GIVEN_UP, changes.MESSAGE_DELETED)
+            for item in row.acks
+        ]
+        rows = F.broadcast(self._spark.createDataFrame(told, "part string, at bigint, until bigint"))
+        known = self.lanes.select("lane", F.explode("numbers").alias("part")).join(rows, "part")
+        return known.groupBy("lane").agg(F.collect_list(F.struct("at", "until")).alias("changes"))
+
     def _named_by(self, changed: list[Row]) -> DataFrame:
         """The messages that changes name: lane, hash, group (``only``; empty: all), and ``until`` when."""
         told = [

@@ -3,7 +3,7 @@
 from functools import cached_property, reduce
 from operator import and_
 
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from ..journal.schema import QUEUE_MODE
@@ -152,7 +152,7 @@ class Calls(Base):
         told = F.coalesce("answered", "sent") - F.col("high")
         call = ~F.col("kind").isin("end", "clock", "configured", "fault")
         clients = self.calls.groupBy("agent", "client").agg(
-            F.max(F.col("kind") == "end").alias("ended"),
+            F.max(F.when(F.col("kind") == "end", F.col("number"))).alias("end"),
             F.max("number").alias("last"),
             F.countDistinct("number").alias("rows"),
             F.max(F.when(call, F.greatest("invoked", told))).alias("known_until"),
@@ -160,7 +160,7 @@ class Calls(Base):
             F.min("number").alias("first"),
         )
         agents = clients.groupBy("agent").agg(
-            F.max("ended").alias("ended"),
+            F.coalesce(F.max("end") == F.max("last"), F.lit(False)).alias("ended"),
             F.max("last").alias("last"),
             F.sum("rows").alias("rows"),
             F.min("known_until").alias("known_until"),
@@ -190,7 +190,8 @@ class Calls(Base):
         """Also whether calls have ``told`` a number, and since when there are calls.
 
         A number belongs to one name: to that in the database, else to that of most calls, above all pushes. Where
-        another name has it, a message went astray.
+        another name has it, a message went astray. So it did where an answer has a number of which no partition can
+        have been then: that in the database was made before, and was still there at the snapshot.
         """
         names = []
         for kinds, items, weight in (
@@ -208,25 +209,45 @@ class Calls(Base):
                 ),
             )
             rows = self.calls.where(F.col("kind").isin(*kinds)).select(
-                F.explode(F.array_distinct(places)).alias("place"), "completed"
+                F.explode(F.array_distinct(places)).alias("place"), "invoked", "completed"
             )
             told = F.col("place.part").isNotNull().alias("told")
-            columns = ("place.queue", "place.partition", "place.part", "completed")
-            names.append(rows.select(*columns, told, F.lit(weight).alias("weight")))
+            columns = ("place.queue", "place.partition", "place.part", "invoked", "completed")
+            rows = rows.select(*columns, told, F.lit(weight).alias("weight"))
+            names.append(rows.withColumn("made", F.lit(None).cast("bigint")))
         if self._database is not None:
             number = F.regexp_replace(F.lpad(F.lower(F.hex("part_id")), 12, "0"), "^(.{8})", "$1-")
-            stored = self._database.heads.select("queue", "partition", number.alias("part"))
-            stored = stored.withColumns({"completed": F.lit(None).cast("bigint"), "told": F.lit(False)})
+            # Of several databases, a partition may have moved; and an archive does not tell when one was made.
+            alone = F.col("database").isNull() & (F.col("created_at") > 0)
+            made = F.when(alone, F.col("created_at")).otherwise(NEVER).alias("made")
+            stored = self._database.heads.select("queue", "partition", number.alias("part"), made)
+            none = F.lit(None).cast("bigint")
+            stored = stored.withColumns({"invoked": none, "completed": none, "told": F.lit(False)})
             names.append(stored.withColumn("weight", F.lit(NEVER)))
         of_part = reduce(DataFrame.unionByName, names).groupBy("queue", "partition", "part")
-        rows = of_part.agg(F.sum("weight").alias("w"), F.max("told").alias("told"), F.min("completed").alias("since"))
+        rows = of_part.agg(
+            F.sum("weight").alias("w"),
+            F.max("told").alias("told"),
+            F.min("invoked").alias("from"),
+            F.min("completed").alias("since"),
+            F.max("made").alias("made"),
+        )
         of_number = Window.partitionBy("part").orderBy(F.desc("w"), "queue", "partition")
-        own = F.when(F.row_number().over(of_number) == 1, F.col("part"))
+        first = F.row_number().over(of_number) == 1
+        own = F.when(first & ~self._never_was(), F.col("part"))
         by_name = rows.withColumn("own", own).groupBy("queue", "partition")
         named = by_name.agg(
             F.collect_set("own").alias("numbers"), F.max("told").alias("told"), F.min("since").alias("since")
         )
         return self._keep_few(named.withColumn("lane", lane()))
+
+    def _never_was(self) -> Column:
+        """Whether no partition can have had the number of a name when calls told it."""
+        if self._database is None or self._database.clock_stepped:
+            return F.lit(False)
+        there = F.max("made").over(Window.partitionBy("queue", "partition"))
+        during = (F.col("from") > there) & (F.col("since") < self._database.taken_at)
+        return F.col("made").isNull() & F.coalesce(during, F.lit(False))
 
     @cached_property
     def renewed(self) -> DataFrame:

@@ -38,7 +38,7 @@ class Items(StoredTables):
         """By lane and group with several lives: since when it has the last one, and whether that is ``whole``."""
         if self.lives is None:
             return self._empty("lane bigint, group string, since bigint, whole boolean")
-        last = F.element_at("ends", -1)
+        last = F.try_element_at("ends", F.lit(-1))
         since = F.greatest(F.when(F.size("ends") > 0, last["completed"]), "born")
         whole = F.coalesce(F.when(F.size("ends") > 0, last["whole"]), F.lit(True))
         return self.lives.select("lane", "group", since.alias("since"), whole.alias("whole"))
@@ -68,6 +68,7 @@ class Items(StoredTables):
             F.col("item.duplicate").alias("duplicate"),
             F.col("item.spooled").alias("spooled"),
             F.col("item.payload_hash").alias("payload_hash"),
+            is_foreign("item").alias("foreign"),
         )
         return self._keep(self._undeleted(rows))
 
@@ -109,16 +110,19 @@ class Items(StoredTables):
     def _all_acks(self) -> DataFrame:
         """Also of those during a change of their group.
 
-        One that ``may_finish`` may finish the message for the group, and one that ``finishes`` does.
+        One that ``may_finish`` may finish the message for the group, and one that ``finishes`` does. Where a queue
+        keeps no dead letters, the last failure finishes a message, and no answer tells which one is the last.
         """
         hash_, offset = message("item")
         item = {name: F.col(f"item.{name}") for name in ("status", "lease", "outcome", "dead", "noop")}
+        last = item["dead"] | (item["outcome"] == "unknown") | F.coalesce("letterless", F.lit(False))
         possible = (
             F.when(item["outcome"] == "fail", False)
-            .when(item["status"] == "failed", item["dead"] | (item["outcome"] == "unknown"))
+            .when(item["status"] == "failed", last)
             .otherwise(item["status"] != "retry")
         )
-        rows = self._in_lanes(("ack", "transaction"), "acks").select(
+        rows = self._in_lanes(("ack", "transaction"), "acks")
+        rows = rows.join(few(self.letterless.withColumn("letterless", F.lit(True))), "lane", "left").select(
             "agent",
             "number",
             "position",
@@ -132,7 +136,7 @@ class Items(StoredTables):
             offset,
             *[column.alias(name) for name, column in item.items()],
             possible.alias("may_finish"),
-            (possible & (item["outcome"] == "ok")).alias("finishes"),
+            (possible & (item["outcome"] == "ok") & ((item["status"] != "failed") | item["dead"])).alias("finishes"),
         )
         return self._keep(self._in_lives(self._undeleted(rows)))
 
@@ -187,22 +191,27 @@ class Items(StoredTables):
         """By queue and group: since when there may have been unrecorded deliveries, perhaps with autoAck.
 
         By a pop without an answer, or by an agent whose journal lacks rows (``tail``) and that popped there before, or
-        of which no call is known. If they are all known, but not in which life of the group, they are only ``amid``.
+        of which no call is known. A pop that names no queue may have been answered from any. If they are all known, but
+        not in which life of the group, they are only ``amid``.
         """
-        pops = self.pops.where(F.col("queue").isNotNull()).select(
-            "agent", "queue", "group", "auto_ack", "call", "invoked"
-        )
+        columns = ("queue", "group", "auto_ack", "tail", "invoked")
+        pops = self.pops.select("agent", *columns[:3], "call", "invoked")
         unknown = pops.where(F.col("call") == "unknown").withColumn("tail", F.lit(False))
         cut = (
             pops.join(F.broadcast(self.tails), "agent")
             .withColumn("invoked", F.col("since"))
             .withColumn("tail", F.lit(True))
         )
-        anywhere = pops.select("queue", "group").unionByName(self.drained.select("queue", "group")).distinct()
+        named = pops.where(F.col("queue").isNotNull())
+        anywhere = named.select("queue", "group").unionByName(self.drained.select("queue", "group")).distinct()
         blank = few(self.tails.where("blank").select(F.col("since").alias("invoked")))
         anywhere = anywhere.join(blank, how="cross").withColumns({"auto_ack": F.lit(True), "tail": F.lit(True)})
-        columns = ("queue", "group", "auto_ack", "tail", "invoked")
-        rows = unknown.select(*columns).unionByName(cut.select(*columns)).unionByName(anywhere.select(*columns))
+        rows = unknown.select(*columns).unionByName(cut.select(*columns))
+        elsewhere = rows.where(F.col("queue").isNull()).groupBy("group", "auto_ack", "tail")
+        elsewhere = few(elsewhere.agg(F.min("invoked").alias("invoked")))
+        elsewhere = self.lanes.select("queue").distinct().join(elsewhere, how="cross")
+        rows = rows.where(F.col("queue").isNotNull())
+        rows = rows.unionByName(elsewhere.select(*columns)).unionByName(anywhere.select(*columns))
         rows = rows.withColumn("amid", F.lit(False))
         if self.lives is not None:
             rows = rows.unionByName(self._hidden_in_lives(rows))

@@ -127,10 +127,16 @@ class StoredTables(Calls):
 
     @cached_property
     def queues(self) -> DataFrame:
-        """The options of the queues, with the time of the snapshot, and whether PostgreSQL's clock has stepped."""
+        """The options of the queues, with the time of the snapshot, and whether PostgreSQL's clock has stepped.
+
+        And the shortest time after which messages were ever removed, as far as operators set it (``kept_seconds``).
+        """
         assert self._database is not None
         given = {"taken_at": self._database.taken_at, "clock_stepped": self._database.clock_stepped}
-        return self._database.queues.withColumns({name: F.lit(value) for name, value in given.items()})
+        told = [(row.queue, row.lease_seconds) for row in self._changed(changes.RETENTION) if row.lease_seconds]
+        once = self._spark.createDataFrame(told, "queue string, kept double").groupBy("queue")
+        queues = self._database.queues.join(F.broadcast(once.agg(F.min("kept").alias("kept_seconds"))), "queue", "left")
+        return queues.withColumns({name: F.lit(value) for name, value in given.items()})
 
     @cached_property
     def flaws(self) -> DataFrame | None:
@@ -182,6 +188,15 @@ class StoredTables(Calls):
             F.col("limits")
         )
         return both.select("queue", F.when(F.col("limits").isNull(), alone).otherwise(changed).alias("limits"))
+
+    @cached_property
+    def letterless(self) -> DataFrame:
+        """The lanes of queues that keep no dead letters, or once kept none."""
+        given = (F.col("kind") == "configured") | (F.col("client") == changes.CONFIGURED)
+        queues = self.calls.where(given & F.col("auto_ack") & (F.col("call") != "fail")).select("queue")
+        if self._database is not None:
+            queues = queues.unionByName(self._database.queues.where(~F.col("keeps_dead_letters")).select("queue"))
+        return self._keep_few(self.lanes.join(F.broadcast(queues.distinct()), "queue").select("lane"))
 
     def _undeleted(self, rows: DataFrame) -> DataFrame:
         """The rows without those of deleted messages and partitions, which are no violations."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import asyncpg
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
 from spark_validation.dialect import read_parquet
@@ -448,6 +449,114 @@ def deleted_messages(scene: Scene) -> None:
     scene.drain("h")
 
 
+@scene
+def any_queue(scene: Scene) -> None:
+    """A pop of a namespace without an answer: the journal does not say of which queue. Its group is in no other scene."""
+    scene.configure(namespace="of_any_queue")
+    scene.push("0", "1", "2")
+    path = "pop?namespace=of_any_queue&consumerGroup=any&batch=2&autoAck=true"
+    asked = {"consumerGroup": "any", "batch": 2, "autoAck": True}
+    assert len(scene.agent.ask("pop", "GET", path, None, asked)["messages"]) == 2
+    scene.agent.lines[-1] = replace(scene.agent.lines[-1], status=0, response=Raw(b"null"))
+    assert scene.drain("any") == ["2"]
+
+
+@scene
+def failed_without_letters(scene: Scene) -> None:
+    scene.configure(retryLimit=0, deadLetterQueue=False)
+    scene.push("0", "1", "2")
+    scene.work("g", 1, "failed")
+    scene.drain("g")
+
+
+@scene
+def pushed_for_later(scene: Scene) -> None:
+    scene.configure()
+    scene.push("0")
+    scene.push("later", delaySeconds=1)
+    scene.stored(2)
+    scene.drain("g")
+
+
+@scene
+def retention_turned_off(scene: Scene) -> None:
+    retention(scene)
+    scene.configure()
+
+
+@scene
+def longer_retention(scene: Scene) -> None:
+    retention(scene)
+    scene.configure(retentionEnabled=True, retentionSeconds=86_400)
+
+
+@scene
+def ttl_turned_off(scene: Scene) -> None:
+    scene.configure(ttl=1)
+    scene.push("0")
+    time.sleep(2.5)
+    scene.configure()
+    scene.push("1")
+    scene.drain("g")
+
+
+@scene
+def long_delays(scene: Scene) -> None:
+    scene.configure(delayedProcessing=30 * 86_400, windowBuffer=60 * 86_400)
+    scene.push("0")
+    scene.work("g")
+
+
+@scene
+def an_id_again_after_retention(scene: Scene) -> None:
+    scene.configure(retentionEnabled=True, retentionSeconds=1, completedRetentionSeconds=1)
+    for _ in range(2):
+        scene.push("0")
+        scene.drain("g")
+        time.sleep(2.5)
+
+
+@scene
+def long_names(scene: Scene) -> None:
+    """What an operator configured is logged whole."""
+    names = {"namespace": "ü" * 250, "task": "\u2028" * 250}
+    scene.configure(retryLimit=5, retryDelay=0, **names)
+    scene.push("0")
+    for _ in range(2):
+        scene.work("g", status="failed")
+    scene.operator("POST", "configure", {"queue": scene.queue, "options": {"retryLimit": 1, "retryDelay": 0, **names}})
+    scene.work("g", status="failed")
+    scene.letters(1)
+    scene.configure(retryLimit=5, **names)
+
+
+@scene
+def rare_cron(scene: Scene) -> None:
+    scene.configure()
+    body = {"queue": scene.queue, "name": "n", "partition": "x", "payload": 1}
+    scene.operator("POST", "schedules", body | {"cron": "0  0\t1 1 *"})
+
+
+@scene
+def given_up_under_a_lease(scene: Scene) -> None:
+    scene.configure(leaseTime=300)
+    scene.push("0", "1", "2")
+    scene.pop("g", 1)
+    partition = partition_of(scene.server, scene.queue)
+    scene.operator("POST", f"messages/{partition}/{quote(f'{scene.queue} 0')}/dlq")
+    scene.drain("g")
+
+
+@scene
+def removed_under_a_lease(scene: Scene) -> None:
+    scene.configure(leaseTime=300, retentionEnabled=True, retentionSeconds=1)
+    scene.push("0")
+    scene.pop("g", 1)
+    time.sleep(2.5)
+    scene.push("1")
+    scene.drain("g")
+
+
 #: What is a fault beside an operation, the audit that finds it, and at which offsets, if it is these alone.
 GUILTY: dict[str, tuple[str, list[int] | None]] = {
     "moved_after_a_seek": ("answered_acks_are_below_the_cursor", None),
@@ -581,6 +690,11 @@ def verdicts(
 def test_nobody_is_accused(verdicts: list[Verdict], name: str) -> None:
     found = [(each.audit, it.text, it.offset) for each in verdicts for it in each.evidence if it.queue == name]
     assert found == []
+
+
+@pytest.mark.timeout(1800)
+def test_no_call_is_accused(verdicts: list[Verdict]) -> None:
+    assert [(each.audit, it.text) for each in verdicts for it in each.evidence if it.queue not in SCENES] == []
 
 
 @pytest.mark.timeout(1800)
