@@ -49,4 +49,5 @@ def a_duplicate_has_an_original_in_its_partition(pushes: DataFrame, messages: Da
     found = _duplicates(pushes, tails).join(few(alone), ["lane", "hash"])
     duplicates = F.count("*").over(Window.partitionBy("lane", "hash"))
     found = found.withColumn("duplicates", duplicates).where(F.col("pushed") == F.col("duplicates"))
+    found = found.dropDuplicates(["lane", "hash"])
     return violations(found, F.lit("was answered as a duplicate, but no other push had it there"))

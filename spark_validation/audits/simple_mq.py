@@ -4,6 +4,8 @@ The server's clock is not seen. What is certain: a message is taken between the 
 Messages that were requeued, or whose visibility timeout was changed, are omitted where that matters.
 """
 
+from functools import reduce
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -38,11 +40,17 @@ def a_message_is_given_to_one_at_a_time(given: DataFrame, settings: DataFrame, m
 
 @checks("G-SMQ-2", level=Level.AUDIT)
 def delivery_counts_rise_by_one(
-    given: DataFrame, settings: DataFrame, meddled: DataFrame, unseen: DataFrame
+    given: DataFrame,
+    settings: DataFrame,
+    meddled: DataFrame,
+    unseen: DataFrame,
+    stored_messages: DataFrame | None = None,
+    stored_queues: DataFrame | None = None,
 ) -> DataFrame:
     """A delivery count that occurred twice, exceeds the maximum, comes before a lower one, or follows a gap.
 
-    A gap may be a delivery that is not in the journals, if that is possible.
+    A gap may be a delivery that is not in the journals, if that is possible. And one that is stored lower than it was
+    in a delivery, unless the message is a dead letter now.
     """
     counted = given.join(few(meddled), "message_id", "left_anti")
     line = Window.partitionBy("message_id").orderBy("attempt", "completed")
@@ -63,7 +71,17 @@ def delivery_counts_rise_by_one(
         ),
     )
     found = [violations(table, text) for table, text in texts]
-    return found[0].unionByName(found[1]).unionByName(found[2]).unionByName(found[3])
+    if stored_messages is not None and stored_queues is not None:
+        most = counted.groupBy("message_id").agg(F.max("attempt").alias("attempt"))
+        live = F.broadcast(stored_queues.where(F.col("parent").isNull()).select("queue"))
+        lower = (
+            stored_messages.join(live, "queue")
+            .join(most, "message_id")
+            .where(F.col("delivery_count") < F.col("attempt"))
+        )
+        text = "message %s was delivered with the count %s, and is stored with %s"
+        found.append(violations(lower, sentence(text, "message_id", "attempt", "delivery_count")))
+    return reduce(DataFrame.unionByName, found)
 
 
 def _dead_letter_queues(stored_queues: DataFrame) -> DataFrame:
@@ -115,9 +133,15 @@ def _seen(given: DataFrame, stored_messages: DataFrame | None = None) -> DataFra
 @checks("G-SMQ-6", level=Level.AUDIT)
 @judges("message that was delivered or is stored", _seen)
 def what_is_given_was_sent(
-    given: DataFrame, enqueues: DataFrame, tails: DataFrame, stored_messages: DataFrame | None = None
+    given: DataFrame,
+    enqueues: DataFrame,
+    tails: DataFrame,
+    stored_messages: DataFrame | None = None,
+    stored_queues: DataFrame | None = None,
 ) -> DataFrame:
-    """A message, delivered or stored, with other data than was sent, or that was never sent.
+    """A message, delivered or stored, with other data than was sent, of another queue, or that was never sent.
+
+    It may be in the queue to which it was sent, or in that with the dead letters of this one, as the database tells.
 
     An enqueue without an answer may have stored its messages. Messages that were never sent are not reported if the
     journal of an agent was cut short, or if they were only stored: they may be older than the journals.
@@ -131,9 +155,18 @@ def what_is_given_was_sent(
     strange = seen.join(sent.select("message_id"), "message_id", "left_anti")
     strange = unless(strange.join(few(unsure), ["queue", "payload_hash"], "left_anti"), tails)
     found = found.unionByName(violations(strange, sentence("message %s was never sent", "message_id")))
-    if stored_messages is None:
+    if stored_messages is None or stored_queues is None:
         return found
-    return found.unionByName(violations(stored_messages.join(sent, "message_id").where(other), text))
+    found = found.unionByName(violations(stored_messages.join(sent, "message_id").where(other), text))
+    places = stored_messages.select("queue", "message_id").unionByName(seen.select("queue", "message_id")).distinct()
+    places = places.join(F.broadcast(stored_queues.select("queue", "parent")), "queue")
+    to = enqueues.where(F.col("outcome") == "ok").select("message_id", F.col("queue").alias("sent_to"))
+    astray = places.join(to, "message_id").where(
+        (F.col("queue") != F.col("sent_to")) & ~F.col("parent").eqNullSafe(F.col("sent_to"))
+    )
+    return found.unionByName(
+        violations(astray, sentence("message %s was sent to queue %s, and is in another", "message_id", "sent_to"))
+    )
 
 
 def _stored(enqueues: DataFrame, stored_queues: DataFrame, tails: DataFrame) -> DataFrame:

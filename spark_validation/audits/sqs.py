@@ -71,6 +71,7 @@ def no_more_is_left_than_was_sent(sends: DataFrame, left: DataFrame, gone: DataF
 def what_is_received_was_sent(received: DataFrame, sends: DataFrame, tails: DataFrame) -> DataFrame:
     """A message with another body, group or deduplication id than was sent, or that was never sent to its queue.
 
+    What was sent again under a deduplication id may have another body or group: no answer tells which came first.
     A send without an answer may have stored its messages. Messages that were never sent are not reported if the journal
     of an agent was cut short.
     """
@@ -78,15 +79,16 @@ def what_is_received_was_sent(received: DataFrame, sends: DataFrame, tails: Data
         _stored(sends)
         .groupBy("family", "message_id")
         .agg(
-            F.first("payload_hash").alias("sent"),
-            F.first("group").alias("sent_to"),
+            F.collect_set("payload_hash").alias("sent"),
+            F.collect_set("group").alias("sent_to"),
             F.min("deduplication").alias("sent_as"),
         )
     )
     unsure = sends.where(F.col("outcome") == "unknown").select("family", "payload_hash").distinct()
     known = received.join(sent, ["family", "message_id"])
     named = is_fifo() & (F.col("sent_as") != F.col("deduplication"))
-    differs = (F.col("sent") != F.col("payload_hash")) | (F.col("sent_to") != F.col("group"))
+    differs = (F.size("sent") > 0) & ~F.array_contains("sent", F.col("payload_hash"))
+    differs |= ~F.array_contains("sent_to", F.col("group"))
     other = known.where(differs | F.coalesce(named, F.lit(False)))
     strange = received.join(sent, ["family", "message_id"], "left_anti")
     strange = unless(strange.join(few(unsure), ["family", "payload_hash"], "left_anti"), tails)

@@ -69,13 +69,14 @@ def to_stored(records: history.SimpleMqHistory) -> tuple[list[StoredQueue], list
     Data that was not sent in the history is empty.
     """
     data = {enqueue.message_id: enqueue.data for enqueue in records.enqueued() if enqueue.message_id}
+    counts = {id_: max(poll.delivery_count for poll in polls) for id_, polls in records.delivered().items()}
     queues, messages = [], []
     timeout, most = int(records.visibility_timeout_s), records.max_deliveries
     for left in records.left():
         dead = tuple(sorted(records.dead))
         dlq = f"{left.queue}-dlq"
         queues.append(StoredQueue(left.queue, _SIZE, timeout, most, left.count, dlq if dead else None))
-        messages += [_stored(left.queue, id_, data, 0) for id_ in left.message_ids]
+        messages += [_stored(left.queue, id_, data, counts.get(id_, 0)) for id_ in left.message_ids]
         if dead:
             queues.append(StoredQueue(dlq, _SIZE, timeout, most, len(dead), parent=left.queue))
             messages += [_stored(dlq, id_, data, most) for id_ in dead]

@@ -63,12 +63,12 @@ class SqsTables(Tables):
 
     @cached_property
     def settings(self) -> DataFrame:
-        """By queue: visibility timeout, most receives and family."""
-        dead = F.when(F.col("group") != QUEUE_MODE, F.col("group"))
+        """By queue: visibility timeout, most receives and family: the last of its dead-letter queues."""
         told = self.calls.where((F.col("kind") == "configured") & F.col("queue").isNotNull())
-        family = F.coalesce(dead, F.col("queue")).alias("family")
-        columns = (F.col("lease_seconds").alias("timeout"), F.col("retry_limit").alias("most"), family)
-        return self._keep(told.select("queue", *columns).dropDuplicates(["queue"]))
+        told = told.select("queue", "lease_seconds", "retry_limit", "group").dropDuplicates(["queue"]).collect()
+        dead = {row.queue: row.group for row in told if row.group != QUEUE_MODE}
+        rows = [(row.queue, row.lease_seconds, row.retry_limit, family(row.queue, dead)) for row in told]
+        return self._spark.createDataFrame(rows, "queue string, timeout double, most bigint, family string")
 
     def _with_family(self, rows: DataFrame) -> DataFrame:
         joined = rows.join(F.broadcast(self.settings), "queue", "left")
@@ -175,6 +175,15 @@ class SqsTables(Tables):
             F.sum("there").alias("there"), F.min("at").alias("at"), F.min(F.col("at").isNotNull()).alias("looked_at")
         )
         return self._keep(sums.where("looked_at").drop("looked_at"))
+
+
+def family(queue: str, dead: dict[str, str]) -> str:
+    """The last queue to which the dead letters of a queue, of those and so on, can go; of a circle the first name."""
+    passed: list[str] = []
+    while queue in dead and queue not in passed:
+        passed.append(queue)
+        queue = dead[queue]
+    return min(passed[passed.index(queue) :]) if queue in passed else queue
 
 
 def certain(rows: DataFrame) -> DataFrame:

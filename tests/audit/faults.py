@@ -206,13 +206,11 @@ def queued_twice(scene: Scene, place: int) -> Expected:
 
 
 def duplicate_of_nothing(scene: Scene, place: int) -> Expected:
+    """One push, or several of the same."""
     item = PushItem(scene.run.queue, "a", "never", "ok", duplicate=True)
-    scene.tables.calls.insert(
-        -1,
-        replace(
-            scene.tables.calls[scene.pushes("a")[0]], pushes=(item,), sent=scene.tables.calls[-1].sent, answered=1 << 52
-        ),
-    )
+    call = replace(scene.tables.calls[scene.pushes("a")[0]], pushes=(item,), answered=1 << 52)
+    for _ in range(place + 1):
+        scene.tables.calls.insert(-1, replace(call, sent=scene.tables.calls[-1].sent))
     return {"a_duplicate_has_an_original_in_its_partition": None, "answered_pushes_are_in_the_log": None}
 
 
@@ -454,6 +452,25 @@ def duplicate_of_another(scene: Scene, place: int) -> Expected:
     return {"a_duplicate_names_the_stored_message": 0}
 
 
+def pushed_elsewhere(scene: Scene, place: int) -> Expected:
+    """A push is answered with the id of a message of another partition."""
+    id_ = scene.run.message_id(MessageId(scene.run.queue, "b", place))
+    scene.item(scene.pushes("a")[place], "pushes", message_id=id_)
+    return {"answers_do_not_contradict_themselves": None}
+
+
+def partition_that_never_was(scene: Scene, place: int) -> Expected:
+    """A delivery has an id of a partition that there cannot have been: that in the database is older."""
+    scene.head("a", created_at=1)
+    at = scene.of_group("a")[place]
+    id_ = scene.tables.calls[at].deliveries[0].message_id
+    assert id_ is not None
+    scene.item(at, "deliveries", message_id=f"0fff{id_[4:]}")
+    scene.forget("drained")
+    lost = {"deliveries_leave_no_gap": place + 1, "only_leases_that_were_given_can_ack": None}
+    return {"deliveries_are_what_was_pushed": None, **lost}
+
+
 def lease_of_nobody(scene: Scene, place: int) -> Expected:
     at = max(n for n, c in enumerate(scene.tables.calls) if c.kind == "ack" and c.acks[0].group == "f")
     scene.item(at, "acks", lease="of nobody")
@@ -618,7 +635,7 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     strange_message: (0, 1),
     stored_twice: (FIRST, MIDDLE, LAST),
     queued_twice: (FIRST, MIDDLE, LAST),
-    duplicate_of_nothing: (0,),
+    duplicate_of_nothing: (0, 1),
     two_leases: (FIRST, MIDDLE, LAST),
     late_ack: (0,),
     wrong_attempt: (FIRST, MIDDLE, LAST),
@@ -654,6 +671,8 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     from_elsewhere: (FIRST,),
     noop_that_was_none: (0,),
     duplicate_of_another: (0, 1),
+    pushed_elsewhere: (FIRST, LAST),
+    partition_that_never_was: (MIDDLE,),
     lease_of_nobody: (0,),
     revived_lease: (FIRST,),
     too_many_attempts: (0,),

@@ -46,7 +46,10 @@ def line(method: str, path: str, **fields: object) -> str:
         # It was not found, or could not be replayed.
         (line("DELETE", f"dlq/{ID}", status=None), []),
         (line("POST", "dlq/replay", dead_letter=LETTER), []),
-        (line("POST", "configure", body='{"queue": "q"}'), [("change", "queue configured", "q", None, "")]),
+        (
+            line("POST", "configure", body='{"queue": "q"}'),
+            [("change", name, "q", None, "") for name in ("queue configured", "retention configured")],
+        ),
         (line("POST", "configure", body='{"queue": "q"'), []),
         (line("POST", "resources/queues/q/pause"), []),
         (line("DELETE", "consumer-groups/g").replace("queen.audit", "queen.http"), []),
@@ -60,6 +63,25 @@ def test_a_line_of_a_servers_log_is_what_an_operator_did(tmp_path, text, rows):
     found = list(read_changes(path, "it"))
     assert [(each.kind, each.client, each.queue, each.partition, each.group) for each in found[:-1]] == rows
     assert [each.kind for each in found[-1:]] == (["end"] if rows else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "told", "silent", "keeps"),
+    [
+        ({}, {}, False, 0),
+        ({"deadLetterQueue": False}, {}, True, 0),
+        ({"deadLetterQueue": False, "dlqAfterMaxRetries": True}, {}, False, 0),
+        ({"retentionSeconds": 5}, {}, False, 0),
+        ({"retentionEnabled": True, "retentionSeconds": 5}, {"completedRetentionSeconds": 3}, False, 3),
+        ({"ttl": 2, "retentionEnabled": True, "retentionSeconds": 5}, {}, False, 2),
+    ],
+)
+def test_a_configuration_tells_what_a_queue_keeps(tmp_path, asked, told, silent, keeps):
+    path = tmp_path / "server.log"
+    body, answer = (json.dumps({"queue": "q", "options": each}) for each in (asked, told))
+    path.write_text(line("POST", "configure", body=body, answer=answer) + "\n")
+    queue, retention, _ = read_changes(path, "it")
+    assert (queue.auto_ack, retention.lease_seconds) == (silent, keeps)
 
 
 def test_a_change_lies_between_its_request_and_its_answer(tmp_path):

@@ -451,7 +451,10 @@ def deleted_messages(scene: Scene) -> None:
 
 @scene
 def any_queue(scene: Scene) -> None:
-    """A pop of a namespace without an answer: the journal does not say of which queue. Its group is in no other scene."""
+    """A pop of a namespace without an answer: the journal does not say of which queue.
+
+    Its group is in no other scene.
+    """
     scene.configure(namespace="of_any_queue")
     scene.push("0", "1", "2")
     path = "pop?namespace=of_any_queue&consumerGroup=any&batch=2&autoAck=true"

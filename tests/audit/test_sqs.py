@@ -115,6 +115,10 @@ class Rows:
             or named not in {item.message_id for item in (*each.pushes, *each.deliveries, *each.acks)}
         ]
 
+    def forget(self, kind: str, queue: str) -> None:
+        """Removes the calls of this type on a queue."""
+        self.calls = [each for each in self.calls if (each.kind, each.queue) != (kind, self.of(queue))]
+
     def whole(self) -> list[Call]:
         """The rows in order, with an end."""
         rows = [msgspec.structs.replace(each, number=number) for number, each in enumerate(self.calls)]
@@ -292,6 +296,13 @@ EXPLAINED: dict[str, Change] = {
     "a deduplication id after five minutes": lambda rows: _steps(
         rows.send("q.fifo", 9, 320, group="h", name="92"),
         rows.add("left", "q.fifo", 400, batch=1),
+    ),
+    "a duplicate with another body": lambda rows: rows.send("q.fifo", 9, 9.6, group="x", payload_hash=77),
+    "dead letters that have their own": lambda rows: _steps(
+        rows.forget("configured", _dead("q")),
+        rows.add("configured", _dead("q"), 0, lease_seconds=_TIMEOUT, retry_limit=5, group=rows.of("last")),
+        rows.add("configured", "last", 0, lease_seconds=_TIMEOUT, retry_limit=5, group=rows.of("last")),
+        rows.add("left", "last", 60, batch=0),
     ),
     "a repetition after the timeout": lambda rows: rows.receive("q.fifo", 12.2, [], attempt_id="once", answered=30),
 }
