@@ -202,7 +202,12 @@ def line_of(evidence: Evidence) -> str:
         "item": evidence.position,
     }
     places = [f"{name} {value}" for name, value in named.items() if value not in (None, "")]
-    return f"{', '.join([*filter(None, [queue]), *places])}: {evidence.text}".removeprefix(": ")
+    return _printable(f"{', '.join([*filter(None, [queue]), *places])}: {evidence.text}".removeprefix(": "))
+
+
+def _printable(text: str) -> str:
+    """Without what could command a terminal, as names that clients chose may have."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _why(tail: Tail) -> str:
@@ -285,7 +290,7 @@ def _evidence(verdict: Verdict) -> str:
 
 def history_of(evidence: Evidence) -> list[tuple[str, ...]]:
     """The history of its message as rows of a table."""
-    return [tuple(map(str, msgspec.structs.astuple(each))) for each in evidence.history]
+    return [tuple(_printable(str(value)) for value in msgspec.structs.astuple(each)) for each in evidence.history]
 
 
 def sentence_of(id_: str) -> str:

@@ -118,6 +118,18 @@ def test_a_killed_agent_makes_unknown_what_it_may_have_done(engine):
     assert "none was cut short" in said["a_duplicate_has_an_original_in_its_partition"][1]
 
 
+def test_an_agent_that_wrote_on_behind_its_end_was_killed(engine):
+    """It was started again."""
+    run = Run("w", 1)
+    run.push(("a", "one"))
+    run.end()
+    rows = run.tables()
+    again = replace_(rows.calls[0], number=len(rows.calls), sent=rows.calls[-1].sent + 1, answered=None)
+    rows.calls.append(again)
+    said = said_of(inputs(engine, rows), "G-DUR-3")
+    assert "none was cut short" in said["the_log_holds_what_was_pushed"][1]
+
+
 def test_each_client_of_a_killed_agent_may_have_had_a_call_under_way(engine):
     """Its push was delivered to another client, and its answer is not in the journal."""
     agent = Run("k", 1)

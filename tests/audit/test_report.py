@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from spark_validation.journal.schema import WHOLE_MAX
 from spark_validation.measures import lag
 from spark_validation.report import About, Report, as_html, as_json, line_of
 from spark_validation.run import Evidence, Result, Verdict
+from spark_validation.times import utc
 from tests.support.processes import PYTHON, ROOT, clean_environment
 
 ABOUT = About("2026-11-21T10:00:00+00:00", "queen", database="db.example:5432, database <q>", journal="/journals")
@@ -75,10 +77,17 @@ def test_a_report_says_what_was_audited_and_when():
             "orders/a, group g, offset 0, transaction o-1, journal of host-1, row 7, item 0: it is gone",
         ),
         (Evidence("it is gone", queue="orders"), "orders: it is gone"),
+        (Evidence("it is gone", "a\nb", "\x1b[31mü"), r"a\nb/\x1b[31mü: it is gone"),
     ],
 )
 def test_evidence_is_a_line_for_people(evidence, line):
     assert line_of(evidence) == line
+
+
+def test_a_time_that_no_calendar_has_is_a_number():
+    assert utc(0) == "1970-01-01 00:00:00.000000 UTC"
+    assert utc(253_402_300_799_999_999) == "9999-12-31 23:59:59.999999 UTC"
+    assert utc(WHOLE_MAX) == f"{WHOLE_MAX} µs after 1970"
 
 
 ENDING = """
@@ -89,6 +98,7 @@ sys.path.append(sys.argv[2])
 import typer
 from queen.cli.output import conclude
 from queen.cli.audit import show
+from spark_validation.journal.schema import WHOLE_MAX
 from spark_validation.measures import lag
 from spark_validation.report import as_json
 from tests.audit.test_report import ABOUT, VERDICTS, Report
