@@ -19,7 +19,9 @@ def a_transaction_id_is_stored_once(messages: DataFrame, kept: DataFrame | None 
     log shows.
     """
     several = (F.col("offset") != F.col("offset_high")) | (F.col("logged") > 1)
-    text = F.when(several, sentence("is stored at the offsets %s to %s", "offset", "offset_high"))
+    stored = sentence("is stored at the offsets %s to %s", "offset", "offset_high")
+    text = F.when(F.col("logged") > 1, stored)
+    text = text.when(several, sentence("has the offsets %s to %s in answers and log", "offset", "offset_high"))
     doubled = messages.where(several | (F.col("direct") > 1))
     if kept is not None:
         doubled = doubled.join(few(kept.select("lane", "live", "made")), "lane")

@@ -65,9 +65,10 @@ class SqsTables(Tables):
     def settings(self) -> DataFrame:
         """By queue: visibility timeout, most receives and family: the last of its dead-letter queues."""
         told = self.calls.where((F.col("kind") == "configured") & F.col("queue").isNotNull())
-        told = told.select("queue", "lease_seconds", "retry_limit", "group").dropDuplicates(["queue"]).collect()
-        dead = {row.queue: row.group for row in told if row.group != QUEUE_MODE}
-        rows = [(row.queue, row.lease_seconds, row.retry_limit, family(row.queue, dead)) for row in told]
+        told = told.select("queue", "lease_seconds", "retry_limit", "group").dropDuplicates(["queue"])
+        queues = told.collect()
+        dead = {row.queue: row.group for row in queues if row.group != QUEUE_MODE}
+        rows = [(row.queue, row.lease_seconds, row.retry_limit, family(row.queue, dead)) for row in queues]
         return self._spark.createDataFrame(rows, "queue string, timeout double, most bigint, family string")
 
     def _with_family(self, rows: DataFrame) -> DataFrame:
