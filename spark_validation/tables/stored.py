@@ -134,8 +134,10 @@ class StoredTables(Calls):
         assert self._database is not None
         given = {"taken_at": self._database.taken_at, "clock_stepped": self._database.clock_stepped}
         told = [(row.queue, row.lease_seconds) for row in self._changed(changes.RETENTION) if row.lease_seconds]
-        once = self._spark.createDataFrame(told, "queue string, kept double").groupBy("queue")
-        queues = self._database.queues.join(F.broadcast(once.agg(F.min("kept").alias("kept_seconds"))), "queue", "left")
+        queues = self._database.queues
+        once = queues.sparkSession.createDataFrame(told, "queue string, kept double")
+        once = once.groupBy("queue").agg(F.min("kept").cast("bigint").alias("kept_seconds"))
+        queues = queues.join(F.broadcast(once), "queue", "left")
         return queues.withColumns({name: F.lit(value) for name, value in given.items()})
 
     @cached_property
