@@ -161,11 +161,15 @@ def test_a_planned_read_has_what_was_there_and_tells_what_was_removed(spark, pla
             {"startingTimestamp": "0", "startingOffsets": "earliest"},
             "give startingOffsets or startingTimestamp, not both",
         ),
+        ({"queue": "[]"}, "queue='[]': not a name, or a JSON array of names such as"),
+        ({"partition": '[""]'}, "partition='[\"\"]': not a name, or a JSON array of names such as"),
+        ({"dsn": "postgresql://u:pa/ss@h/d"}, "dsn: not a URL such as postgresql://user@host:5432/database"),
+        ({"dsn": "a=postgresql://u:secret@h/d a=postgresql://h/e"}, "dsn: not a URL, or NAME=URL of several"),
         ({"minPartitions": "0"}, "minPartitions='0': not a whole number from 1 on"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss='no': not true or false"),
         (
             {"encryptionKeys": "abc"},
-            "encryptionKeys='abc': not keys of 64 hexadecimal digits, with commas between them",
+            "encryptionKeys: not keys of 64 hexadecimal digits, with commas between them",
         ),
     ],
 )
@@ -174,6 +178,21 @@ def test_a_wrong_option_is_named(options, text):
     with pytest.raises(OptionError) as caught:
         read_options(given, BATCH)
     assert str(caught.value).startswith(text)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://h/d",
+        "postgres://u:p%40@[::1]:5432,h.example:1/d?sslmode=require",
+        "postgresql://postgres@/postgres?host=/run/pg",
+        "postgresql:///d",
+        "a=postgresql://h/d b=postgresql://h:5/e",
+    ],
+)
+def test_addresses_of_databases_are_taken(dsn):
+    assert read_options({"dsn": dsn}, BATCH).dsn
 
 
 @pytest.mark.parametrize(

@@ -181,10 +181,12 @@ def test_a_stream_from_queue_to_queue_moves_each_message_once_whatever_is_repeat
 @pytest.mark.parametrize(
     ("options", "columns", "text"),
     [
-        ({"url": "localhost"}, "payload", "url='localhost': not the address of a server, such as http://localhost:6632"),
+        ({"url": "localhost"}, "payload", "url: not the address of a server, such as http://localhost:6632"),
         ({}, "payload", "give one of the options url (of a server, to push over HTTP) and dsn"),
         ({"url": "http://h", "startingOffsets": "latest"}, "payload", "the option startingOffsets is of a batch read"),
         ({"dsn": "postgresql://h/d", "token": "t"}, "payload", "the option token is for url, not for dsn"),
+        ({"url": "http://h", "token": "hidden\n"}, "payload", "token: not a token: it is empty, or has a space"),
+        ({"url": "http://h", "token": "ж"}, "payload", "token: not a token: it is empty, or has a space"),
         ({"url": "http://h", "batchSise": "3"}, "payload", "there is no option batchsise: is batchSize meant?"),
         ({"url": "http://h"}, "payload, 1 AS offset", "a message has no column offset. There are headers"),
         ({"url": "http://h"}, "queue", "the column payload is missing: the JSON of the messages"),
