@@ -195,7 +195,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _more(self, path: str, most: int, **params: str | int) -> list[Message]:
         options = self._options
         answer = self._server.call(
-            "GET", path, f"give messages of {options.queue}", "What was read before is acknowledged",
+            "GET", path, f"give messages of {options.queue}", "What was read before is acknowledged", None,
             consumerGroup=options.group, batch=most, leaseSeconds=options.lease_seconds, **params,
         )  # fmt: skip
         return [] if answer.status_code == 204 else msgspec.json.decode(answer.content, type=_Popped).messages

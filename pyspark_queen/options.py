@@ -150,9 +150,15 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _one_name(text: str) -> str:
+    if text.startswith("["):
+        raise ValueError("one name: a consumer group reads one queue")
+    return _text(text)
+
+
 def _pattern(text: str) -> str:
     try:
-        re.compile(text)
+        re.compile(_text(text))
     except re.error as problem:
         raise ValueError(f"a regular expression ({problem})") from None
     return text
@@ -178,6 +184,10 @@ _SHAPE = (
 
 def _time(text: str) -> int:
     """Microseconds since 1970, of milliseconds as in Spark's Kafka source or of ISO 8601."""
+    if re.fullmatch(r"\d{8}", text):
+        raise ValueError(
+            "clear, a day or milliseconds: write a day as 2026-11-28, and milliseconds with a zero before them"
+        )
     if re.fullmatch(r"\d{1,14}", text):
         return int(text) * 1000
     try:
@@ -237,7 +247,7 @@ _SINK: _Parsers = {
 }  # fmt: skip
 
 _GROUP: _Parsers = {
-    "url": _url, "group": _text, "queue": _text, "token": _token, "leaseSeconds": _count,
+    "url": _url, "group": _text, "queue": _one_name, "token": _token, "leaseSeconds": _count,
     "maxOffsetsPerTrigger": _count, "timeoutSeconds": _count, "failOnDataLoss": _switch,
 }  # fmt: skip
 
@@ -257,6 +267,8 @@ def read_options(given: Mapping[str, str], known: _Parsers = READ) -> ReadOption
     Raises:
         OptionError: one is unknown, wrong, or missing.
     """
+    if "url" in {name.lower() for name in given}:
+        raise OptionError("the option url is of a read with group, or of a write: give dsn to read the log, or group")
     parsed = _parsed(given, known)
     if "dsn" not in parsed:
         raise OptionError(

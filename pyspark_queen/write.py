@@ -108,6 +108,8 @@ def messages(
                 raw = _json.decode(text)
             except msgspec.DecodeError as problem:
                 raise SourceError(f"a payload is not JSON ({problem}): {payload[:80]!r}. Text needs to_json") from None
+            except RecursionError:
+                raise SourceError(f"a payload is nested too deeply: {payload[:80]!r}") from None
             headers = _headers(pairs)
             yield Message(
                 queue, partition, raw, transaction_id or ids(queue, partition, text, headers), trace_id, headers

@@ -118,6 +118,7 @@ def test_deleted_messages_are_left_out_and_encrypted_ones_need_the_key(spark, pl
     assert without == "the payload of secret/a, offset 0, is encrypted: give its key, option encryptionKeys"
     wrong = said(table(spark, place, "payload string", queue="secret", encryptionKeys="11" * 32))
     assert wrong.startswith("the payload of secret/a, offset 0, is encrypted, and cannot be decrypted with")
+    assert wrong.endswith("is not among encryptionKeys")
 
 
 def test_a_planned_read_has_what_was_there_and_tells_what_was_removed(spark, place):
@@ -148,7 +149,9 @@ def test_a_planned_read_has_what_was_there_and_tells_what_was_removed(spark, pla
             {"maxOffsetsPerTrigger": "5"},
             "the option maxOffsetsPerTrigger is of a stream, and has no effect here: omit it",
         ),
-        ({"url": "http://h"}, "the option url is of a write, and has no effect here: omit it"),
+        ({"url": "http://h"}, "the option url is of a read with group, or of a write: give dsn to read the log, or"),
+        ({"queuePattern": ""}, "queuePattern='': not a text"),
+        ({"startingTimestamp": "20261128"}, "startingTimestamp='20261128': not clear, a day or milliseconds"),
         ({"queuePattern": "("}, "queuePattern='(': not a regular expression"),
         ({"startingOffsets": "{"}, "startingOffsets='{': not earliest, latest, or JSON such as"),
         (
@@ -226,6 +229,10 @@ def test_what_else_is_wrong_is_named(spark, place):
     assert said(table(spark, place, "offset string")) == "the column offset is of type bigint, not string"
     empty = place._replace(dsn=database_url(place.dsn, "postgres"))
     assert said(table(spark, empty, "offset bigint")).startswith("there is no log in this database")
+
+
+def test_rows_without_columns_are_counted(spark, place):
+    assert spark.read.format("queen").options(dsn=place.dsn, queue="orders").schema(StructType([])).load().count() == 70
 
 
 def test_headers_are_a_map():

@@ -192,6 +192,7 @@ def test_a_group_is_read_as_a_stream_of_one_queue(spark, place):
     assert "a consumer group is read as a stream" in said(reader.load())
     for options, text in (
         ({"url": url}, "the option queue is missing, which a consumer group needs"),
+        ({"url": url, "queue": '["orders"]'}, "not one name: a consumer group reads one queue"),
         ({"queue": "orders"}, "the option url is missing"),
         ({"url": url, "queue": "orders", "dsn": "x"}, "the option dsn is of a batch read, and has no effect here"),
         ({"url": url, "queue": "orders", "leaseSeconds": "0"}, "leaseSeconds='0': not a whole number"),
