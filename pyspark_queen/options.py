@@ -267,8 +267,7 @@ def read_options(given: Mapping[str, str], known: _Parsers = READ) -> ReadOption
     Raises:
         OptionError: one is unknown, wrong, or missing.
     """
-    if "url" in {name.lower() for name in given}:
-        raise OptionError("the option url is of a read with group, or of a write: give dsn to read the log, or group")
+    _not_of_a_server(given)
     parsed = _parsed(given, known)
     if "dsn" not in parsed:
         raise OptionError(
@@ -288,6 +287,11 @@ def read_options(given: Mapping[str, str], known: _Parsers = READ) -> ReadOption
     if known is STREAM:
         parsed.setdefault("startingOffsets", LATEST)
     return msgspec.convert(parsed, ReadOptions)
+
+
+def _not_of_a_server(given: Mapping[str, str]) -> None:
+    if "url" in {name.lower() for name in given}:
+        raise OptionError("the option url is of a read with group, or of a write: give dsn to read the log, or group")
 
 
 def of_group(given: Mapping[str, str]) -> bool:
