@@ -163,6 +163,12 @@ class Some(Struct):
         try:
             return self.keys.open(message.keyId or "", bytes(message.payload), place.queue, place.partition)
         except Exception as problem:
+            if "QUEEN_ENCRYPTION" in str(problem):  # advice for a server
+                key = (message.keyId or "")[:16]
+                text = (
+                    f"{where}, and cannot be decrypted with encryptionKeys: the key {key} is not among encryptionKeys"
+                )
+                raise SourceError(text) from None
             raise SourceError(f"{where}, and cannot be decrypted with encryptionKeys: {problem}") from problem
 
     def transaction_ids(self) -> list[str]:
@@ -307,6 +313,8 @@ class Wanted(Struct, frozen=True):
 
     def batch(self, some: Some) -> pa.RecordBatch:
         """One row per message."""
+        if not self.names:
+            return _without_columns(int(some.n.sum()))
         columns = []
         for name, field in zip(self.names, self.schema, strict=True):
             made = _MAKERS[name](some)
@@ -318,6 +326,8 @@ class Wanted(Struct, frozen=True):
     def damaged(self, some: Some, why: str) -> pa.RecordBatch:
         """The places and times of messages that cannot be read."""
         rows = int(some.n.sum())
+        if not self.names:
+            return _without_columns(rows)
         columns = []
         for name, field in zip(self.names, self.schema, strict=True):
             if name in _PLACED:
@@ -327,6 +337,12 @@ class Wanted(Struct, frozen=True):
             else:
                 columns.append(pa.array([why if name == "damage" else None] * rows, field.type))
         return pa.record_batch(columns, schema=self.schema)
+
+
+def _without_columns(rows: int) -> pa.RecordBatch:
+    """Only a struct can have rows without columns."""
+    nothing = pa.StructArray.from_buffers(pa.struct([]), rows, [None], children=[])
+    return pa.RecordBatch.from_struct_array(nothing)
 
 
 def wanted(schema: StructType) -> Wanted:

@@ -4,6 +4,7 @@ The offset of the stream says which messages its batches had, so what comes agai
 restart) is acked, and not read twice.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from time import monotonic, sleep
@@ -16,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from .columns import TYPES, check_type
-from .errors import DataLossError, OptionError
+from .errors import DataLossError, OptionError, SourceError
 from .http import Http
 from .options import GroupOptions, nearest
 
@@ -34,7 +35,7 @@ _FIELDS = {
     "producerSub": "producer_sub", "traceId": "trace_id",
 }  # fmt: skip
 _BATCH_MAX, _TASK = 10_000, 10_000
-_LOOK_S, _A_LOOK, _WAIT_MS = 0.5, 100, 500
+_LOOK_S, _WAIT_MS = 0.5, 500
 Ends = dict[str, str]
 """By id of a partition: the offsets that were read, such as ``0-17 19-19``."""
 
@@ -53,6 +54,8 @@ class Message(Struct, frozen=True, rename="camel"):
     trace_id: str | None = None
     producer_sub: str | None = None
     headers: dict[str, str] | None = None
+    error: str | None = None
+    error_code: str | None = None
 
     @property
     def key(self) -> tuple[str, int]:
@@ -151,31 +154,49 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = (self._reached if start is None else start) or {}
         # Spark asks for it when all before has been processed, and tells a source that only with the next batch.
         self.commit(begin)
-        self._pop(begin, self._options.max_offsets_per_trigger - len(self._held))
-        self._reached = _with(begin, list(self._held))
+        most = self._options.max_offsets_per_trigger
+        self._pop(begin, most - len(self._held))
+        # After a restart more may be held: a batch that is read again is asked for with what is behind it.
+        self._reached = _with(begin, list(self._held)[:most])
         return self._reached
 
-    def _pop(self, begin: Ends, room: int) -> int:
-        """Takes messages until there is no room, or there are no more; how many came."""
-        came, known = 0, {part: Runs(text) for part, text in begin.items()}
+    def _pop(self, begin: Ends, room: int) -> None:
+        """Takes messages until there is no room, or there are no more."""
+        came, known = 0, _runs(begin)
         while came < room:
-            messages = self._more(min(room - came, _BATCH_MAX), wait=not came)
+            messages = self._of_queue(min(room - came, _BATCH_MAX), wait=not came)
             came += len(messages)
-            again = [each for each in messages if each.offset in known.get(each.partition_id, Runs())]
-            self._ack(again)
-            self._held |= {each.key: each for each in messages}
-            for each in again:
-                del self._held[each.key]
+            self._take(messages, known)
             if not messages:
                 break
-        return came
 
-    def _more(self, most: int, *, wait: bool) -> list[Message]:
+    def _take(self, messages: list[Message], known: dict[str, Runs]) -> None:
+        """Holds what comes for the first time, and acknowledges what earlier batches had.
+
+        Raises:
+            SourceError: the server cannot decrypt one: who acknowledges it loses it.
+        """
+        new = [each for each in messages if each.offset not in known.get(each.partition_id, ())]
+        for each in new:
+            if each.error_code is not None:
+                raise SourceError(
+                    f"{self._options.url} cannot decrypt the message {each.queue}/{each.partition}, offset "
+                    f"{each.offset}: {each.error}. It is not acknowledged: start the stream again when the server has "
+                    "the key"
+                )
+        self._held |= {each.key: each for each in new}
+        self._ack([each for each in messages if each.offset in known.get(each.partition_id, ())])
+
+    def _of_queue(self, most: int, *, wait: bool) -> list[Message]:
+        """Messages of any partitions."""
+        path = f"/api/v1/pop/queue/{quote(self._options.queue, safe='')}"
+        return self._more(path, most, partitions=0, wait="true" if wait else "false", timeout=_WAIT_MS)
+
+    def _more(self, path: str, most: int, **params: str | int) -> list[Message]:
         options = self._options
         answer = self._server.call(
-            "GET", f"/api/v1/pop/queue/{quote(options.queue, safe='')}", f"give messages of {options.queue}",
-            "What was read before is acknowledged", consumerGroup=options.group, batch=most, partitions=0,
-            wait="true" if wait else "false", timeout=_WAIT_MS, leaseSeconds=options.lease_seconds,
+            "GET", path, f"give messages of {options.queue}", "What was read before is acknowledged", None,
+            consumerGroup=options.group, batch=most, leaseSeconds=options.lease_seconds, **params,
         )  # fmt: skip
         return [] if answer.status_code == 204 else msgspec.json.decode(answer.content, type=_Popped).messages
 
@@ -196,20 +217,39 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _await(self, start: Ends, wanted: set[tuple[str, int]]) -> None:
         """After a restart, the messages come again when the leases of the former run end."""
-        deadline = monotonic() + self._options.lease_seconds + self._options.timeout_seconds
+        known, patience = _runs(start), self._options.lease_seconds + self._options.timeout_seconds
+        deadline = monotonic() + patience
         while missing := wanted - self._held.keys():
-            room = self._options.max_offsets_per_trigger - len(self._held)
-            if not self._pop(start, room if room > 0 else _A_LOOK) and monotonic() > deadline:
-                if not self._options.fail_on_data_loss:
-                    return
-                part, offset = min(missing)
-                raise DataLossError(
-                    f"the last batch had {len(missing)} messages that the group {self._options.group} is not given "
-                    f"again, such as offset {offset} of the partition with the id {part}. Has another consumer of the "
-                    "group finished them? To go on without them: failOnDataLoss=false"
-                )
-            if wanted - self._held.keys():
-                sleep(_LOOK_S)
+            begun = monotonic()
+            self._ask_for(missing, known)
+            left = wanted - self._held.keys()
+            if len(left) < len(missing):
+                deadline = monotonic() + patience
+            elif begun > deadline:
+                self._miss(missing)
+                return
+            elif left:
+                # Not more than half of the time: there may be thousands of partitions.
+                sleep(max(_LOOK_S, monotonic() - begun))
+
+    def _ask_for(self, missing: set[tuple[str, int]], known: dict[str, Runs]) -> None:
+        """Pops the partitions of these messages, and no other: what else waits would take their place.
+
+        Before them may come what earlier batches had, of which a late ack was refused: so room for a batch more.
+        """
+        for part, number in Counter(part for part, _ in missing).items():
+            most = min(number + self._options.max_offsets_per_trigger, _BATCH_MAX)
+            self._take(self._more("/api/v1/pop", most, partition=part), known)
+
+    def _miss(self, missing: set[tuple[str, int]]) -> None:
+        if not self._options.fail_on_data_loss:
+            return
+        part, offset = min(missing)
+        raise DataLossError(
+            f"the last batch had {len(missing)} messages that the group {self._options.group} is not given again, such "
+            f"as offset {offset} of the partition with the id {part}. Has another consumer of the group finished them? "
+            "To go on without them: failOnDataLoss=false"
+        )
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """The rows of a task."""
@@ -217,8 +257,8 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Ends) -> None:
         """Acknowledges what the batches up to here had."""
-        known = {part: Runs(text) for part, text in end.items()}
-        done = [each for each in self._held.values() if each.offset in known.get(each.partition_id, Runs())]
+        known = _runs(end)
+        done = [each for each in self._held.values() if each.offset in known.get(each.partition_id, ())]
         self._ack(done)
         for each in done:
             del self._held[each.key]
@@ -238,6 +278,10 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Closes its connections. What was not acknowledged comes again when its leases end."""
         if self._http is not None:
             self._http.close()
+
+
+def _runs(ends: Ends) -> dict[str, Runs]:
+    return {part: Runs(text) for part, text in ends.items()}
 
 
 def _with(begin: Ends, keys: list[tuple[str, int]]) -> Ends:

@@ -68,6 +68,9 @@ class Http:
         """The answer, or why there is none now."""
         try:
             answer = self._client.request(method, path, content=content, params=params or None)
+        except (httpx.LocalProtocolError, UnicodeEncodeError):
+            # Its text may have the token.
+            raise SourceError(f"{self._url} cannot be asked to {what}: the token or the body is not for HTTP") from None
         except httpx.TransportError as problem:
             return str(problem) or type(problem).__name__
         if answer.status_code in _LATER:

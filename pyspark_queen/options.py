@@ -88,6 +88,10 @@ def _text(text: str) -> str:
     return text
 
 
+_A_DSN = (
+    "a URL such as postgresql://user@host:5432/database, with @, / and other signs in a password as %40, %2F …, or "
+    "NAME=URL of several databases"
+)
 _NAMED = re.compile(r"([a-z][a-z0-9-]*)=(postgres(?:ql)?://\S+)")
 
 
@@ -106,6 +110,29 @@ def logs_of(text: str) -> tuple[Log, ...]:
     return tuple(logs.values())
 
 
+_TOKEN = re.compile(r"[!-~]+")
+# User and password, then hosts with their ports: what asyncpg does not understand, it repeats in its error.
+_HOST = r"(?:\[[0-9a-fA-F:.%]+\]|[^\s:,@/?#\[\]]*)(?::\d+)?"
+_DSN = re.compile(rf"postgres(?:ql)?://(?:[^\s@/?#]*@)?{_HOST}(?:,{_HOST})*(?:[/?]\S*)?")
+
+
+def _token(text: str) -> str:
+    if not _TOKEN.fullmatch(text):
+        raise ValueError("a token: it is empty, or has a space, a line end or a character that is not ASCII")
+    return text
+
+
+def _dsn(text: str) -> str:
+    for log in logs_of(text):
+        if not _DSN.fullmatch(log.dsn):
+            raise ValueError(_A_DSN)
+    return text
+
+
+def _logs(text: str) -> tuple[Log, ...]:
+    return logs_of(_dsn(text))
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(_text(text).split())
 
@@ -115,14 +142,23 @@ def _names(text: str) -> tuple[str, ...]:
     if not text.startswith("["):
         return (_text(text),)
     try:
-        return msgspec.json.decode(text, type=tuple[str, ...])
+        names = msgspec.json.decode(text, type=tuple[str, ...])
     except msgspec.DecodeError:
-        raise ValueError('a name, or a JSON array of names such as ["a", "b"]') from None
+        names = ()
+    if not names or not all(names):
+        raise ValueError('a name, or a JSON array of names such as ["a", "b"]')
+    return names
+
+
+def _one_name(text: str) -> str:
+    if text.startswith("["):
+        raise ValueError("one name: a consumer group reads one queue")
+    return _text(text)
 
 
 def _pattern(text: str) -> str:
     try:
-        re.compile(text)
+        re.compile(_text(text))
     except re.error as problem:
         raise ValueError(f"a regular expression ({problem})") from None
     return text
@@ -148,6 +184,10 @@ _SHAPE = (
 
 def _time(text: str) -> int:
     """Microseconds since 1970, of milliseconds as in Spark's Kafka source or of ISO 8601."""
+    if re.fullmatch(r"\d{8}", text):
+        raise ValueError(
+            "clear, a day or milliseconds: write a day as 2026-11-28, and milliseconds with a zero before them"
+        )
     if re.fullmatch(r"\d{1,14}", text):
         return int(text) * 1000
     try:
@@ -185,7 +225,7 @@ def _keys(text: str) -> tuple[str, ...]:
 _Parsers = Mapping[str, Callable[[str], Any]]
 
 _LOG: _Parsers = {
-    "dsn": logs_of, "queue": _names, "queuePattern": _pattern, "partition": _names,
+    "dsn": _logs, "queue": _names, "queuePattern": _pattern, "partition": _names,
     "startingOffsets": _offsets, "startingTimestamp": _time,
     "minPartitions": _count, "maxRecordsPerPartition": _count,
     "failOnDataLoss": _switch, "includeDeleted": _switch, "encryptionKeys": _keys,
@@ -202,12 +242,12 @@ def _url(text: str) -> str:
 
 
 _SINK: _Parsers = {
-    "url": _url, "dsn": _text, "token": _text, "queue": _text, "partition": _text, "writeId": _text,
+    "url": _url, "dsn": _dsn, "token": _token, "queue": _text, "partition": _text, "writeId": _text,
     "batchSize": _count, "timeoutSeconds": _count,
 }  # fmt: skip
 
 _GROUP: _Parsers = {
-    "url": _url, "group": _text, "queue": _text, "token": _text, "leaseSeconds": _count,
+    "url": _url, "group": _text, "queue": _one_name, "token": _token, "leaseSeconds": _count,
     "maxOffsetsPerTrigger": _count, "timeoutSeconds": _count, "failOnDataLoss": _switch,
 }  # fmt: skip
 
@@ -215,6 +255,8 @@ BATCH: _Parsers = {**_LOG, **_OF_A_BATCH}
 STREAM: _Parsers = {**_LOG, **_OF_A_STREAM}
 READ: _Parsers = {**BATCH, **STREAM}
 _ALL = {"a batch read": BATCH, "a stream": STREAM, "a write": _SINK, "a stream of a group": _GROUP}
+#: Their values are in no error.
+_SECRET = frozenset({"dsn", "token", "encryptionKeys", "url"})
 #: Spark hands these of its own to a sink.
 _SPARKS = {"checkpointlocation", "queryname"}
 
@@ -225,6 +267,7 @@ def read_options(given: Mapping[str, str], known: _Parsers = READ) -> ReadOption
     Raises:
         OptionError: one is unknown, wrong, or missing.
     """
+    _not_of_a_server(given)
     parsed = _parsed(given, known)
     if "dsn" not in parsed:
         raise OptionError(
@@ -244,6 +287,11 @@ def read_options(given: Mapping[str, str], known: _Parsers = READ) -> ReadOption
     if known is STREAM:
         parsed.setdefault("startingOffsets", LATEST)
     return msgspec.convert(parsed, ReadOptions)
+
+
+def _not_of_a_server(given: Mapping[str, str]) -> None:
+    if "url" in {name.lower() for name in given}:
+        raise OptionError("the option url is of a read with group, or of a write: give dsn to read the log, or group")
 
 
 def of_group(given: Mapping[str, str]) -> bool:
@@ -293,7 +341,8 @@ def _parsed(given: Mapping[str, str], known: _Parsers) -> dict[str, Any]:
         try:
             parsed[name] = known[name](text)
         except ValueError as problem:
-            raise OptionError(f"{name}={text!r}: not {problem}") from None
+            shown = name if name in _SECRET else f"{name}={text!r}"
+            raise OptionError(f"{shown}: not {problem}") from None
     return parsed
 
 

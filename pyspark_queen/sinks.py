@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import asyncpg
 import msgspec
 
 from .database import connected
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from .write import Message
 
 _PUSH_MANY = "SELECT queen.push_many($1, $2::jsonb [], $3::text [], $4::text [])"
+
+# What `queen.push_many` raises, and what PostgreSQL says of the data; all else is an outage.
+_REFUSALS = (
+    asyncpg.RaiseError, asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.UndefinedObjectError,
+)  # fmt: skip
 
 
 class HttpSink(Http):
@@ -73,4 +79,7 @@ class SqlSink:
                     [each.partition for each in some],
                     [each.transactionId for each in some],
                 ]
-                await self._connection.execute(_PUSH_MANY, queue, *columns)
+                try:
+                    await self._connection.execute(_PUSH_MANY, queue, *columns)
+                except _REFUSALS as problem:
+                    raise SourceError(f"PostgreSQL refuses messages of {queue}: {problem}") from problem

@@ -59,9 +59,14 @@ class QueenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.max_offsets_per_trigger if start is None else getattr(limit, "max_rows", None)
         begin = (self._reached if start is None else start) or {}
         ends = self._seen = run(self._ends())
-        if self._target is not None:
-            ends = {part: min(end, self._target[part]) for part, end in ends.items() if part in self._target}
         self._check(begin, ends)
+        if (target := self._target) is not None:
+            # A new stream may begin behind the target: at the log ends of a moment later.
+            ends = {
+                part: min(end, max(target.get(part, 0), begin.get(part, 0)))
+                for part, end in ends.items()
+                if part in target or part in begin
+            }
         self._reached = ends if most is None else limited(begin, ends, most)
         return self._reached
 
@@ -84,7 +89,7 @@ class QueenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._options.fail_on_data_loss:
             return
         for part, end in ends.items():
-            if end < (before := begin.get(part, 0)) and self._target is None:
+            if end < (before := begin.get(part, 0)):
                 raise DataLossError(
                     f"the partition with number {part} ends at offset {end}, and was read up to {before}: is dsn "
                     "another or an older state of the database? To go on from its end: failOnDataLoss=false"

@@ -104,14 +104,20 @@ def messages(
                 raise SourceError("a row has no payload; JSON's null is the text null")
             partition = partition or options.partition or "Default"  # noqa: PLW2901 - as above
             text = payload.encode()
-            try:
-                raw = _json.decode(text)
-            except msgspec.DecodeError as problem:
-                raise SourceError(f"a payload is not JSON ({problem}): {payload[:80]!r}. Text needs to_json") from None
+            raw = _raw(payload, text)
             headers = _headers(pairs)
             yield Message(
                 queue, partition, raw, transaction_id or ids(queue, partition, text, headers), trace_id, headers
             )
+
+
+def _raw(payload: str, text: bytes) -> Raw:
+    try:
+        return _json.decode(text)
+    except msgspec.DecodeError as problem:
+        raise SourceError(f"a payload is not JSON ({problem}): {payload[:80]!r}. Text needs to_json") from None
+    except RecursionError:
+        raise SourceError(f"a payload is nested too deeply: {payload[:80]!r}") from None
 
 
 def _headers(pairs: list[tuple[str, str | None]] | None) -> dict[str, str] | None:

@@ -118,6 +118,7 @@ def test_deleted_messages_are_left_out_and_encrypted_ones_need_the_key(spark, pl
     assert without == "the payload of secret/a, offset 0, is encrypted: give its key, option encryptionKeys"
     wrong = said(table(spark, place, "payload string", queue="secret", encryptionKeys="11" * 32))
     assert wrong.startswith("the payload of secret/a, offset 0, is encrypted, and cannot be decrypted with")
+    assert wrong.endswith("is not among encryptionKeys")
 
 
 def test_a_planned_read_has_what_was_there_and_tells_what_was_removed(spark, place):
@@ -148,7 +149,9 @@ def test_a_planned_read_has_what_was_there_and_tells_what_was_removed(spark, pla
             {"maxOffsetsPerTrigger": "5"},
             "the option maxOffsetsPerTrigger is of a stream, and has no effect here: omit it",
         ),
-        ({"url": "http://h"}, "the option url is of a write, and has no effect here: omit it"),
+        ({"url": "http://h"}, "the option url is of a read with group, or of a write: give dsn to read the log, or"),
+        ({"queuePattern": ""}, "queuePattern='': not a text"),
+        ({"startingTimestamp": "20261128"}, "startingTimestamp='20261128': not clear, a day or milliseconds"),
         ({"queuePattern": "("}, "queuePattern='(': not a regular expression"),
         ({"startingOffsets": "{"}, "startingOffsets='{': not earliest, latest, or JSON such as"),
         (
@@ -161,11 +164,15 @@ def test_a_planned_read_has_what_was_there_and_tells_what_was_removed(spark, pla
             {"startingTimestamp": "0", "startingOffsets": "earliest"},
             "give startingOffsets or startingTimestamp, not both",
         ),
+        ({"queue": "[]"}, "queue='[]': not a name, or a JSON array of names such as"),
+        ({"partition": '[""]'}, "partition='[\"\"]': not a name, or a JSON array of names such as"),
+        ({"dsn": "postgresql://u:pa/ss@h/d"}, "dsn: not a URL such as postgresql://user@host:5432/database"),
+        ({"dsn": "a=postgresql://u:secret@h/d a=postgresql://h/e"}, "dsn: not a URL, or NAME=URL of several"),
         ({"minPartitions": "0"}, "minPartitions='0': not a whole number from 1 on"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss='no': not true or false"),
         (
             {"encryptionKeys": "abc"},
-            "encryptionKeys='abc': not keys of 64 hexadecimal digits, with commas between them",
+            "encryptionKeys: not keys of 64 hexadecimal digits, with commas between them",
         ),
     ],
 )
@@ -174,6 +181,21 @@ def test_a_wrong_option_is_named(options, text):
     with pytest.raises(OptionError) as caught:
         read_options(given, BATCH)
     assert str(caught.value).startswith(text)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://h/d",
+        "postgres://u:p%40@[::1]:5432,h.example:1/d?sslmode=require",
+        "postgresql://postgres@/postgres?host=/run/pg",
+        "postgresql:///d",
+        "a=postgresql://h/d b=postgresql://h:5/e",
+    ],
+)
+def test_addresses_of_databases_are_taken(dsn):
+    assert read_options({"dsn": dsn}, BATCH).dsn
 
 
 @pytest.mark.parametrize(
@@ -207,6 +229,10 @@ def test_what_else_is_wrong_is_named(spark, place):
     assert said(table(spark, place, "offset string")) == "the column offset is of type bigint, not string"
     empty = place._replace(dsn=database_url(place.dsn, "postgres"))
     assert said(table(spark, empty, "offset bigint")).startswith("there is no log in this database")
+
+
+def test_rows_without_columns_are_counted(spark, place):
+    assert spark.read.format("queen").options(dsn=place.dsn, queue="orders").schema(StructType([])).load().count() == 70
 
 
 def test_headers_are_a_map():

@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pyspark_queen.errors import OptionError
-from pyspark_queen.group import GroupReader, Runs
-from pyspark_queen.options import group_options
-from pyspark_queen.stream import limited
+from pyspark_queen.errors import DataLossError, OptionError, SourceError
+from pyspark_queen.group import Ends, GroupReader, Runs
+from pyspark_queen.options import STREAM, group_options, read_options
+from pyspark_queen.stream import QueenStreamReader, limited
 from tests.audit.place import Place, said
 from tests.support.processes import wait_until
 
@@ -90,8 +90,8 @@ def grouped(spark: SparkSession, place: Place, folder: Path, then: Any = None, *
     return found
 
 
-def undone(place: Place) -> int:
-    [group] = place.http.get("/api/v1/consumer-groups/lake").raise_for_status().json().values()
+def undone(place: Place, queue: str = "grouped") -> int:
+    group = place.http.get("/api/v1/consumer-groups/lake").raise_for_status().json()[queue]
     return sum(each["offsetLag"] for each in group["partitions"])
 
 
@@ -123,12 +123,76 @@ def test_a_group_reads_each_message_once_across_failures_and_restarts(spark, pla
     wait_until(lambda: grouped(spark, place, tmp_path) == [] and undone(place) == 0, "the late ack", 30)
 
 
+def of_group(place: Place, queue: str, **options: Any) -> GroupReader:
+    """The reader of such a stream, without Spark."""
+    given = {"url": str(place.http.base_url), "queue": queue, "group": "lake", **options}
+    return GroupReader(group_options(given), StructType().add("partition", "string").add("offset", "long"))
+
+
+def rows_of(reader: GroupReader, start: Ends, end: Ends) -> list[Any]:
+    return [row for task in reader.partitions(start, end) for row in reader.read(task)]
+
+
+def test_a_batch_that_failed_is_read_again_among_many_messages(place):
+    """More of other partitions wait than a batch has room for."""
+    for partition in "abc":
+        place.push("revived", partition, [*range(300)])
+    options = {"leaseSeconds": "1", "timeoutSeconds": "5", "maxOffsetsPerTrigger": "250"}
+    failed = of_group(place, "revived", **options)
+    end = failed.latestOffset({})
+    failed.stop()
+    again = of_group(place, "revived", **options)
+    batches = [rows_of(again, {}, end)]
+    assert len(batches[0]) == 250
+    while (start := end) != (end := again.latestOffset(start)):
+        batches.append(rows_of(again, start, end))
+    again.stop()
+    assert max(map(len, batches)) <= 250
+    assert sorted(row for batch in batches for row in batch) == [(name, n) for name in "abc" for n in range(300)]
+    assert undone(place, "revived") == 0
+
+
+def test_what_another_consumer_finished_is_missed(place):
+    place.push("taken", "a", [1, 2, 3])
+    options = {"leaseSeconds": "1", "timeoutSeconds": "1"}
+    failed = of_group(place, "taken", **options)
+    end = failed.latestOffset({})
+    failed.commit(end)
+    failed.stop()
+    place.push("taken", "b", [1])
+    again = of_group(place, "taken", **options)
+    with pytest.raises(DataLossError, match="3 messages that the group lake is not given again, such as offset 0 of"):
+        again.partitions({}, end)
+    again.stop()
+    careless = of_group(place, "taken", failOnDataLoss="false", **options)
+    assert rows_of(careless, {}, end) == []
+    careless.stop()
+
+
+def test_a_message_that_the_server_cannot_decrypt_stays(place):
+    """It may be pushed to another server of the database, which has the key."""
+    place.http.post("/api/v1/configure", json={"queue": "sealed", "options": {"encryptionEnabled": True}})
+    place.push("sealed", "a", [1])
+    place.ask(
+        "UPDATE queen.segments AS s SET data ="
+        " convert_to(regexp_replace(convert_from(s.data, 'UTF8'), '\"keyId\":\"..', '\"keyId\":\"zz'), 'UTF8')"
+        " FROM queen.partitions AS p JOIN queen.queues AS q ON q.id = p.queue_id"
+        " WHERE s.part_id = p.id AND q.name = 'sealed'"
+    )
+    reader = of_group(place, "sealed")
+    with pytest.raises(SourceError, match=r"decrypt the message sealed/a, offset 0: .* It is not acknowledged: "):
+        reader.latestOffset({})
+    reader.stop()
+    assert undone(place, "sealed") == 1
+
+
 def test_a_group_is_read_as_a_stream_of_one_queue(spark, place):
     url = str(place.http.base_url)
     reader = spark.read.format("queen").options(url=url, queue="orders", group="g")
     assert "a consumer group is read as a stream" in said(reader.load())
     for options, text in (
         ({"url": url}, "the option queue is missing, which a consumer group needs"),
+        ({"url": url, "queue": '["orders"]'}, "not one name: a consumer group reads one queue"),
         ({"queue": "orders"}, "the option url is missing"),
         ({"url": url, "queue": "orders", "dsn": "x"}, "the option dsn is of a batch read, and has no effect here"),
         ({"url": url, "queue": "orders", "leaseSeconds": "0"}, "leaseSeconds='0': not a whole number"),
@@ -167,6 +231,22 @@ def test_a_stream_fails_when_messages_are_gone(spark, place, tmp_path):
     place.http.delete("/api/v1/resources/queues/fading").raise_for_status()
     with pytest.raises(PySparkException, match="there is no queue fading"):
         run.read(**options)
+
+
+def test_an_older_state_of_the_database_is_noticed_whatever_the_trigger(place, monkeypatch):
+    reader = QueenStreamReader(read_options({"dsn": place.dsn, "queue": "orders"}, STREAM), None)
+    ends = {"1": 5, "2": 7}
+
+    async def of_now(_):
+        return dict(ends)
+
+    monkeypatch.setattr(QueenStreamReader, "_ends", of_now)
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match="the partition with number 1 ends at offset 5, and was read up to 10"):
+        reader.latestOffset({"1": 10, "2": 7})
+    # A new stream begins at the end, which may be behind the one that its trigger has seen.
+    ends["2"] = 9
+    assert reader.latestOffset({"1": 5, "2": 8}) == {"1": 5, "2": 8}
 
 
 @given(st.dictionaries(st.sampled_from("abcde"), st.tuples(st.integers(0, 50), st.integers(0, 50))), st.integers(1, 99))

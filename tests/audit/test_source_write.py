@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pyspark_queen import write
+from pyspark_queen.errors import SourceError
 from pyspark_queen.options import write_options
 from spark_validation.archive import job
 from spark_validation.archive.folder import locked, open_archive, open_filled
@@ -181,10 +182,12 @@ def test_a_stream_from_queue_to_queue_moves_each_message_once_whatever_is_repeat
 @pytest.mark.parametrize(
     ("options", "columns", "text"),
     [
-        ({"url": "localhost"}, "payload", "url='localhost': not the address of a server, such as http://localhost:6632"),
+        ({"url": "localhost"}, "payload", "url: not the address of a server, such as http://localhost:6632"),
         ({}, "payload", "give one of the options url (of a server, to push over HTTP) and dsn"),
         ({"url": "http://h", "startingOffsets": "latest"}, "payload", "the option startingOffsets is of a batch read"),
         ({"dsn": "postgresql://h/d", "token": "t"}, "payload", "the option token is for url, not for dsn"),
+        ({"url": "http://h", "token": "hidden\n"}, "payload", "token: not a token: it is empty, or has a space"),
+        ({"url": "http://h", "token": "ж"}, "payload", "token: not a token: it is empty, or has a space"),
         ({"url": "http://h", "batchSise": "3"}, "payload", "there is no option batchsise: is batchSize meant?"),
         ({"url": "http://h"}, "payload, 1 AS offset", "a message has no column offset. There are headers"),
         ({"url": "http://h"}, "queue", "the column payload is missing: the JSON of the messages"),
@@ -193,7 +196,7 @@ def test_a_stream_from_queue_to_queue_moves_each_message_once_whatever_is_repeat
         ({"url": "here", "queue": "bad"}, "'no json' AS payload", "a payload is not JSON"),
         ({"url": "here", "queue": ""}, "payload", "queue='': not a text"),
         ({"url": "here", "partition": "x" * 256}, "payload, queue", "http"),
-        ({"dsn": "here", "queue": "nowhere"}, "payload", "PostgreSQL cannot be used: unknown queue: 'nowhere'"),
+        ({"dsn": "here", "queue": "nowhere"}, "payload", "PostgreSQL refuses messages of nowhere: unknown queue"),
     ],
 )  # fmt: skip
 def test_a_wrong_write_is_refused(spark, place, options, columns, text):
@@ -203,6 +206,12 @@ def test_a_wrong_write_is_refused(spark, place, options, columns, text):
     with pytest.raises(PySparkException) as caught:
         rows.write.format("queen").mode("append").options(**given).save()
     assert first_line(caught.value).startswith(text)
+
+
+def test_a_payload_that_is_nested_too_deeply_is_refused():
+    rows = pa.RecordBatch.from_pylist([{"payload": "[" * 3000 + "]" * 3000, "queue": "q"}])
+    with pytest.raises(SourceError, match="a payload is nested too deeply"):
+        list(write.messages(iter([rows]), write_options({"url": "http://h"}), lambda *_: "id"))
 
 
 def test_the_tutorial_works(spark, place, tmp_path):
