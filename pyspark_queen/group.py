@@ -180,7 +180,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for each in new:
             if each.error_code is not None:
                 raise SourceError(
-                    f"{self._options.url} cannot decrypt the message {each.queue}/{each.partition}, offset "
+                    f"{self._server.name} cannot decrypt the message {each.queue}/{each.partition}, offset "
                     f"{each.offset}: {each.error}. It is not acknowledged: start the stream again when the server has "
                     "the key"
                 )

@@ -1,5 +1,6 @@
 """Calls of a server over HTTP, repeated while it is down or busy."""
 
+import re
 import time
 from collections.abc import Mapping
 from types import TracebackType
@@ -17,7 +18,8 @@ class Http:
     """A server. Calls may be repeated although they were answered, so they must be such that this does no harm."""
 
     def __init__(self, url: str, token: str | None, timeout_s: int) -> None:
-        self._url, self._timeout_s = url, timeout_s
+        # A proxy may want a password, which no error has.
+        self.name, self._timeout_s = re.sub("//[^/]*@", "//", url), timeout_s
         headers = {"Content-Type": "application/json"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -58,7 +60,7 @@ class Http:
             if isinstance(answer, httpx.Response):
                 return answer
             if time.monotonic() + pause > deadline:
-                raise UnreachableError(f"{self._url} did not {what} in {self._timeout_s} s: {answer}. {then}")
+                raise UnreachableError(f"{self.name} did not {what} in {self._timeout_s} s: {answer}. {then}")
             time.sleep(pause)
             pause = min(2 * pause, _PAUSE_MAX_S)
 
@@ -70,14 +72,14 @@ class Http:
             answer = self._client.request(method, path, content=content, params=params or None)
         except (httpx.LocalProtocolError, UnicodeEncodeError):
             # Its text may have the token.
-            raise SourceError(f"{self._url} cannot be asked to {what}: the token or the body is not for HTTP") from None
+            raise SourceError(f"{self.name} cannot be asked to {what}: the token or the body is not for HTTP") from None
         except httpx.TransportError as problem:
             return str(problem) or type(problem).__name__
         if answer.status_code in _LATER:
             return f"{answer.status_code} {_error(answer)}"
         if not answer.is_success:
             hint = ". Give a token, option token" if answer.status_code == 401 else ""
-            raise SourceError(f"{self._url} refuses to {what}: {answer.status_code} {_error(answer)}{hint}")
+            raise SourceError(f"{self.name} refuses to {what}: {answer.status_code} {_error(answer)}{hint}")
         return answer
 
 

@@ -193,6 +193,7 @@ def test_a_stream_from_queue_to_queue_moves_each_message_once_whatever_is_repeat
         ({"url": "http://h"}, "queue", "the column payload is missing: the JSON of the messages"),
         ({"url": "http://h"}, "payload", "name the queue: the option queue, or a column queue"),
         ({"url": "http://127.0.0.1:1", "timeoutSeconds": "1"}, "payload, queue", "http://127.0.0.1:1 did not store"),
+        ({"url": "http://u:p@127.0.0.1:1", "timeoutSeconds": "1"}, "payload, queue", "http://127.0.0.1:1 did not"),
         ({"url": "here", "queue": "bad"}, "'no json' AS payload", "a payload is not JSON"),
         ({"url": "here", "queue": ""}, "payload", "queue='': not a text"),
         ({"url": "here", "partition": "x" * 256}, "payload, queue", "http"),
