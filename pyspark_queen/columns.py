@@ -92,6 +92,9 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 class Keys(Protocol):
     """Decrypts payloads (``queen.security.keyring.Keyring``)."""
 
+    def __contains__(self, name: str) -> bool:
+        """Whether there is the key of this id."""
+
     def open(self, name: str, sealed: bytes, queue: str, partition: str) -> bytes:
         """The payload; raises an error if it cannot be decrypted."""
 
@@ -160,15 +163,12 @@ class Some(Struct):
         where = f"the payload of {place.queue}/{place.partition}, offset {self.offsets()[number]}, is encrypted"
         if self.keys is None:
             raise SourceError(f"{where}: give its key, option encryptionKeys")
+        key = message.keyId or ""
+        if key not in self.keys:
+            raise SourceError(f"{where}, and cannot be decrypted: its key {key[:16]} is not among encryptionKeys")
         try:
-            return self.keys.open(message.keyId or "", bytes(message.payload), place.queue, place.partition)
+            return self.keys.open(key, bytes(message.payload), place.queue, place.partition)
         except Exception as problem:
-            if "QUEEN_ENCRYPTION" in str(problem):  # advice for a server
-                key = (message.keyId or "")[:16]
-                text = (
-                    f"{where}, and cannot be decrypted with encryptionKeys: the key {key} is not among encryptionKeys"
-                )
-                raise SourceError(text) from None
             raise SourceError(f"{where}, and cannot be decrypted with encryptionKeys: {problem}") from problem
 
     def transaction_ids(self) -> list[str]:

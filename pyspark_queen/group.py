@@ -174,7 +174,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Holds what comes for the first time, and acknowledges what earlier batches had.
 
         Raises:
-            SourceError: the server cannot decrypt one: who acknowledges it loses it.
+            SourceError: the server cannot decrypt a message, which would be lost if it was acknowledged.
         """
         new = [each for each in messages if each.offset not in known.get(each.partition_id, ())]
         for each in new:

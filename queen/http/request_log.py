@@ -25,14 +25,15 @@ changes = logging.getLogger("queen.audit")
 requests = logging.getLogger("queen.requests")
 
 
-def _what_changes(req: QueenRequest) -> Iterator[dict[str, object]]:
-    """The fields of each line about a change."""
-    fields: dict[str, object] = {**req.log_fields}
+def _what_changes(req: QueenRequest, answer: bytes | None = None) -> Iterator[dict[str, object]]:
+    """The fields of each line about a change; a change of many dead letters has its body and answer in the first."""
+    first, *others = req.about or [{}]
     # Bodies of administrative requests have no secrets; messages are not among them.
-    if body := req.body.strip():
-        fields["body"] = body[:_BODY_BYTES_MAX].decode(errors="replace")
-    for about in req.about or [{}]:
-        yield fields | about
+    texts = {"body": req.body.strip() or None, "answer": answer}
+    shown = {name: text[:_BODY_BYTES_MAX].decode(errors="replace") for name, text in texts.items() if text is not None}
+    yield req.log_fields | shown | first
+    for about in others:
+        yield req.log_fields | about
 
 
 class RequestLog:
@@ -70,10 +71,8 @@ class RequestLog:
         if changed:
             del req.scope[_UNDER_WAY]
             if not 400 <= status < 500:
-                told = (resp.data or b"")[:_BODY_BYTES_MAX].decode(errors="replace")
-                for fields in _what_changes(req):
-                    extra = {**fields, "status": status, "took_ms": took_ms, "answer": told}
-                    changes.info("administrative change", extra=extra)
+                for fields in _what_changes(req, resp.data or b""):
+                    changes.info("administrative change", extra={**fields, "status": status, "took_ms": took_ms})
         if self._of_all:
             requests.info("request", extra={**req.log_fields, "status": status, "took_ms": took_ms})
 

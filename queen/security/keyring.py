@@ -70,6 +70,10 @@ class Keyring:
         self._ciphers = {key_id(key): AESGCM(key) for key in (*older, current)}
         self._nonces = Nonces()
 
+    def __contains__(self, name: str) -> bool:
+        """Whether it has the key of this id."""
+        return name in self._ciphers
+
     @classmethod
     def from_settings(cls, current: str, older: str) -> Self | None:
         """The keyring of ``QUEEN_ENCRYPTION_KEY`` and ``QUEEN_ENCRYPTION_OLD_KEYS``, in hex; none without a key.

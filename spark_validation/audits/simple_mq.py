@@ -49,8 +49,8 @@ def delivery_counts_rise_by_one(
 ) -> DataFrame:
     """A delivery count that occurred twice, exceeds the maximum, comes before a lower one, or follows a gap.
 
-    A gap may be a delivery that is not in the journals, if that is possible. And one that is stored lower than it was
-    in a delivery, unless the message is a dead letter now.
+    A gap may be a delivery that is not in the journals, if that is possible. Or a count that is stored lower than a
+    delivery had it, unless the message is a dead letter now, or was requeued: then it is 0.
     """
     counted = given.join(few(meddled), "message_id", "left_anti")
     line = Window.partitionBy("message_id").orderBy("attempt", "completed")
@@ -77,7 +77,7 @@ def delivery_counts_rise_by_one(
         lower = (
             stored_messages.join(live, "queue")
             .join(most, "message_id")
-            .where(F.col("delivery_count") < F.col("attempt"))
+            .where(F.col("delivery_count").between(1, F.col("attempt") - 1))
         )
         text = "message %s was delivered with the count %s, and is stored with %s"
         found.append(violations(lower, sentence(text, "message_id", "attempt", "delivery_count")))
@@ -135,13 +135,15 @@ def _seen(given: DataFrame, stored_messages: DataFrame | None = None) -> DataFra
 def what_is_given_was_sent(
     given: DataFrame,
     enqueues: DataFrame,
+    meddled: DataFrame,
     tails: DataFrame,
     stored_messages: DataFrame | None = None,
     stored_queues: DataFrame | None = None,
 ) -> DataFrame:
-    """A message, delivered or stored, with other data than was sent, of another queue, or that was never sent.
+    """A message, delivered or stored, with other data than was sent, in another queue, or that was never sent.
 
-    It may be in the queue to which it was sent, or in that with the dead letters of this one, as the database tells.
+    Between a queue and the one of its dead letters, as the database tells of them, messages may move. Where a message
+    that was requeued belongs is not judged.
 
     An enqueue without an answer may have stored its messages. Messages that were never sent are not reported if the
     journal of an agent was cut short, or if they were only stored: they may be older than the journals.
@@ -159,11 +161,12 @@ def what_is_given_was_sent(
         return found
     found = found.unionByName(violations(stored_messages.join(sent, "message_id").where(other), text))
     places = stored_messages.select("queue", "message_id").unionByName(seen.select("queue", "message_id")).distinct()
-    places = places.join(F.broadcast(stored_queues.select("queue", "parent")), "queue")
+    places = places.join(few(meddled), "message_id", "left_anti")
+    places = places.join(F.broadcast(stored_queues.select("queue", "parent", "dead_letter_queue")), "queue")
     to = enqueues.where(F.col("outcome") == "ok").select("message_id", F.col("queue").alias("sent_to"))
-    astray = places.join(to, "message_id").where(
-        (F.col("queue") != F.col("sent_to")) & ~F.col("parent").eqNullSafe(F.col("sent_to"))
-    )
+    astray = places.join(to, "message_id")
+    for place in ("queue", "parent", "dead_letter_queue"):
+        astray = astray.where(~F.col(place).eqNullSafe(F.col("sent_to")))
     return found.unionByName(
         violations(astray, sentence("message %s was sent to queue %s, and is in another", "message_id", "sent_to"))
     )

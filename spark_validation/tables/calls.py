@@ -94,11 +94,16 @@ class Calls(Base):
         return rows.join(few(self.lanes.select("lane", "numbers")), "lane", "left")
 
     @cached_property
+    def _options_and_changes(self) -> DataFrame:
+        """What operators did, and the options of queues, as far as journals have it."""
+        return self._keep_few(self.calls.where(F.col("kind").isin("change", "configured")).drop("pushes", "deliveries"))
+
+    @cached_property
     def changes(self) -> list[Row]:
-        """What operators did, as far as journals have it."""
+        """What operators did."""
         if self._inputs.calls is None:
             return []
-        rows = self.calls.where((F.col("kind") == "change") & (F.col("call") != "fail"))
+        rows = self._options_and_changes.where((F.col("kind") == "change") & (F.col("call") != "fail"))
         names = ("client", "invoked", "completed", "queue", "partition", "group")
         return rows.select(*names, "auto_ack", "retry_limit", "lease_seconds", "acks").collect()
 

@@ -159,14 +159,20 @@ class StoredTables(Calls):
         assert self._database is not None
         return self._database.retired
 
+    @property
+    def _configured(self) -> DataFrame:
+        """The options of queues that journals tell."""
+        return self._options_and_changes.where(
+            (F.col("kind") == "configured") | (F.col("client") == changes.CONFIGURED)
+        )
+
     @cached_property
     def limits(self) -> DataFrame:
         """By queue: its retry limits (``limits``), if known, with the time at which each began to hold.
 
         If the database has another one than was told last, somebody changed it since, whenever that was.
         """
-        given = (F.col("kind") == "configured") | (F.col("client") == changes.CONFIGURED)
-        told = self.calls.where(given & F.col("retry_limit").isNotNull()).select(
+        told = self._configured.where(F.col("retry_limit").isNotNull()).select(
             "queue",
             F.col("invoked").alias("since"),
             (F.coalesce("answered", "sent") - F.col("low")).alias("until"),
@@ -194,8 +200,7 @@ class StoredTables(Calls):
     @cached_property
     def letterless(self) -> DataFrame:
         """The lanes of queues that keep no dead letters, or once kept none."""
-        given = (F.col("kind") == "configured") | (F.col("client") == changes.CONFIGURED)
-        queues = self.calls.where(given & F.col("auto_ack") & (F.col("call") != "fail")).select("queue")
+        queues = self._configured.where(F.col("auto_ack") & (F.col("call") != "fail")).select("queue")
         if self._database is not None:
             queues = queues.unionByName(self._database.queues.where(~F.col("keeps_dead_letters")).select("queue"))
         return self._keep_few(self.lanes.join(F.broadcast(queues.distinct()), "queue").select("lane"))

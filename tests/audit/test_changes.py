@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from spark_validation.journal.changes import read_changes
+from queen.core import administration
+from spark_validation.journal.changes import keeps_dead_letters, read_changes
 from spark_validation.journal.files import open_journal, write_lines
 from tests.audit.faults import ordinary
 
@@ -82,6 +83,14 @@ def test_a_configuration_tells_what_a_queue_keeps(tmp_path, asked, told, silent,
     path.write_text(line("POST", "configure", body=body, answer=answer) + "\n")
     queue, retention, _ = read_changes(path, "it")
     assert (queue.auto_ack, retention.lease_seconds) == (silent, keeps)
+
+
+@pytest.mark.parametrize("letters", [None, False, True])
+@pytest.mark.parametrize("after_retries", [None, False, True])
+def test_what_keeps_dead_letters_is_what_the_server_says(letters, after_retries):
+    """Audits may not import the server, so they have the rule a second time."""
+    options = {"deadLetterQueue": letters, "dlqAfterMaxRetries": after_retries}
+    assert keeps_dead_letters(options) == administration.keeps_dead_letters(letters, after_retries)
 
 
 def test_a_change_lies_between_its_request_and_its_answer(tmp_path):

@@ -249,7 +249,7 @@ def test_headers_are_a_map():
 
 
 def test_a_reader_that_is_left_with_a_lost_connection_says_nothing(monkeypatch):
-    """Its generator is closed by the engine, where nobody could catch an error."""
+    """The engine closes the generator of a reader: no caller could catch an error of that."""
 
     async def batches(_reading):
         try:

@@ -37,11 +37,13 @@ class Answered:
     """Stands for the resources: what is asked for is done, or fails as it is told."""
 
     problem: Exception | None = None
+    about: tuple[dict[str, object], ...] = ()
 
     async def process_resource(
         self, req: QueenRequest, resp: falcon.asgi.Response, _resource: Any, _params: Any
     ) -> None:
         resp.complete = True
+        req.about.extend(self.about)
         with suppress(BadRequestError):  # there is none
             await read_body(req, 10_000)
         if self.problem is not None:
@@ -183,6 +185,18 @@ async def test_a_change_is_written_down_as_it_was_carried_out(
     await http.delete(f"/api/v1/resources/queues/{names}")
     assert lines(caplog)[0]["body"] == '{"enabled": true}'
     assert lines(caplog)[1]["path"].endswith(names)
+
+
+async def test_a_change_of_many_dead_letters_tells_its_body_once(
+    http: httpx.AsyncClient, answered: Answered, caplog: pytest.LogCaptureFixture
+) -> None:
+    answered.about = tuple({"dead_letter": {"transactionId": str(number)}} for number in range(100))
+    await http.post("/api/v1/dlq/replay", content=b'{"note": "' + b"x" * 9_000 + b'"}')
+    told = lines(caplog)
+    assert [line["dead_letter"]["transactionId"] for line in told] == [str(number) for number in range(100)]
+    assert {line["status"] for line in told} == {200}
+    assert len(told[0]["body"]) > 9_000
+    assert all(not {"body", "answer"} & line.keys() for line in told[1:])
 
 
 @pytest.mark.parametrize("forwarded", ['for="_h:_p"', 'for="a:b"', "for=1.2.3.4", "nonsense", 'for="'])
