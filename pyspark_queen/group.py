@@ -161,17 +161,19 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._reached
 
     def _pop(self, begin: Ends, room: int) -> None:
-        """Takes messages until there is no room, or there are no more."""
+        """Takes messages until there is no room, or there are no more.
+
+        What earlier batches had takes no room: a batch of nothing else would end a stream of ``availableNow``.
+        """
         came, known = 0, _runs(begin)
         while came < room:
             messages = self._of_queue(min(room - came, _BATCH_MAX), wait=not came)
-            came += len(messages)
-            self._take(messages, known)
+            came += self._take(messages, known)
             if not messages:
                 break
 
-    def _take(self, messages: list[Message], known: dict[str, Runs]) -> None:
-        """Holds what comes for the first time, and acknowledges what earlier batches had.
+    def _take(self, messages: list[Message], known: dict[str, Runs]) -> int:
+        """Holds what comes for the first time, and acknowledges what earlier batches had; how many it holds now.
 
         Raises:
             SourceError: the server cannot decrypt a message, which would be lost if it was acknowledged.
@@ -186,6 +188,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         self._held |= {each.key: each for each in new}
         self._ack([each for each in messages if each.offset in known.get(each.partition_id, ())])
+        return len(new)
 
     def _of_queue(self, most: int, *, wait: bool) -> list[Message]:
         """Messages of any partitions."""

@@ -117,7 +117,7 @@ def test_deleted_messages_are_left_out_and_encrypted_ones_need_the_key(spark, pl
     without = said(table(spark, place, "payload string", queue="secret"))
     assert without == "the payload of secret/a, offset 0, is encrypted: give its key, option encryptionKeys"
     wrong = said(table(spark, place, "payload string", queue="secret", encryptionKeys="11" * 32))
-    assert wrong.startswith("the payload of secret/a, offset 0, is encrypted, and cannot be decrypted with")
+    assert wrong.startswith("the payload of secret/a, offset 0, is encrypted, and cannot be decrypted: its key ")
     assert wrong.endswith("is not among encryptionKeys")
 
 

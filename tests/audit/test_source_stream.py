@@ -133,6 +133,22 @@ def rows_of(reader: GroupReader, start: Ends, end: Ends) -> list[Any]:
     return [row for task in reader.partitions(start, end) for row in reader.read(task)]
 
 
+def test_what_comes_again_takes_no_room_from_new_messages(place):
+    """A whole batch whose acks came too late comes again: the next batch is not empty, which would end the stream."""
+    place.push("again", "a", [*range(20)])
+    late, reader = (of_group(place, "again", maxOffsetsPerTrigger="10", leaseSeconds="1") for _ in range(2))
+    end = late.latestOffset({})
+    late.stop()
+    leased = (
+        "SELECT 1 FROM queen.partition_consumers AS c JOIN queen.partitions AS p ON p.id = c.part_id"
+        " JOIN queen.queues AS q ON q.id = p.queue_id"
+        " WHERE q.name = 'again' AND c.lease IS NOT NULL AND c.ready_at > clock_timestamp()"
+    )
+    wait_until(lambda: not place.ask(leased), "the end of the lease", 30)
+    assert rows_of(reader, end, reader.latestOffset(end)) == [("a", offset) for offset in range(10, 20)]
+    reader.stop()
+
+
 def test_a_batch_that_failed_is_read_again_among_many_messages(place):
     """More of other partitions wait than a batch has room for."""
     for partition in "abc":
