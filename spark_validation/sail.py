@@ -6,8 +6,6 @@ takes it milliseconds, where Spark plans, compiles and sends tasks for half a se
 
 import json
 import os
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,7 +60,6 @@ def started(work: Path, memory: int, cores: int) -> Iterator[SparkSession]:
             session.conf.set("spark.sql.session.timeZone", "UTC")
             session.conf.set(FOLDER, str(work))
             session.conf.set(CORES, str(cores))
-            _keep_signals()
             # Both kinds of session have the same methods.
             yield cast("SparkSession", session)
         finally:
@@ -93,9 +90,3 @@ def _environment(**settings: str) -> Iterator[None]:
     finally:
         for name, value in before.items():
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
-
-
-def _keep_signals() -> None:
-    """By its first answer the server has begun to end at SIGINT; but the command ends its query first."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.getsignal(signal.SIGINT))

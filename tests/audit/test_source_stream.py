@@ -135,14 +135,14 @@ def rows_of(reader: GroupReader, start: Ends, end: Ends) -> list[Any]:
 
 def test_what_comes_again_takes_no_room_from_new_messages(place):
     """A whole batch whose acks came too late comes again: the next batch is not empty, which would end the stream."""
-    place.push("again", "a", [*range(20)])
-    late, reader = (of_group(place, "again", maxOffsetsPerTrigger="10", leaseSeconds="1") for _ in range(2))
+    place.push("comes_again", "a", [*range(20)])
+    late, reader = (of_group(place, "comes_again", maxOffsetsPerTrigger="10", leaseSeconds="1") for _ in range(2))
     end = late.latestOffset({})
     late.stop()
     leased = (
         "SELECT 1 FROM queen.partition_consumers AS c JOIN queen.partitions AS p ON p.id = c.part_id"
         " JOIN queen.queues AS q ON q.id = p.queue_id"
-        " WHERE q.name = 'again' AND c.lease IS NOT NULL AND c.ready_at > clock_timestamp()"
+        " WHERE q.name = 'comes_again' AND c.lease IS NOT NULL AND c.ready_at > clock_timestamp()"
     )
     wait_until(lambda: not place.ask(leased), "the end of the lease", 30)
     assert rows_of(reader, end, reader.latestOffset(end)) == [("a", offset) for offset in range(10, 20)]
