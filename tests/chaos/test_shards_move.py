@@ -103,7 +103,7 @@ def test_partitions_move_while_everything_dies(databases: tuple[Path, dict[str, 
     with serving_shards({name: urls[name] for name in ("a", "b")}, folder / "first"):
         pass  # the list has two shards
     with serving_shards(urls, folder / "server", "--workers", "2") as server:
-        traffic = Traffic(f"http://127.0.0.1:{server.port}", f"moved-{seed}", seed, rest_s=0.02)
+        traffic = Traffic(f"http://127.0.0.1:{server.port}", f"moved-{seed}", seed)
         options = {"leaseTime": 5, "retryLimit": 7}
         assert server.request("POST", "/api/v1/configure", {"queue": traffic.queue, "options": options})[0] == 200
 

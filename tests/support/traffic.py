@@ -15,6 +15,8 @@ import httpx
 _PAUSE_S = 0.05
 #: Ends what hangs.
 _PATIENCE_S = 240
+#: With so many messages waiting producers are slow: consumers, who are slower, have to end within the patience.
+_MANY_WAITING, _SLOW_S = 3_000, 0.5
 
 
 @dataclass
@@ -42,7 +44,7 @@ class Traffic:
     """One queue under load: each producer owns a partition, so that its order can be judged.
 
     ``urls`` may change while it runs: each request goes to any of the instances. A producer rests ``rest_s`` after each
-    push: what a long outage leaves would take long to consume.
+    push, or longer while many messages wait.
     """
 
     def __init__(self, url: str, queue: str, seed: int, rest_s: float = 0.0) -> None:
@@ -82,7 +84,8 @@ class Traffic:
                 assert statuses <= {"queued", "duplicate", "buffered"}, response.text
                 self.journal.buffered += len(ids) * ("buffered" in statuses)
                 self.journal.answered[partition] += ids
-                await asyncio.sleep(self._rest_s)
+                waiting = sum(map(len, self.journal.answered.values())) - len(self.journal.completed)
+                await asyncio.sleep(self._rest_s if waiting < _MANY_WAITING else _SLOW_S)
 
     async def consume(self, shape: str) -> None:
         """Pops and acks until told to stop; now and then it acks only some."""
