@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables.columns import few
+from ..tables.columns import done_ahead, few
 from .basis import judges
 from .evidence import sentence, violations
 
@@ -43,5 +43,4 @@ def answered_acks_are_below_the_cursor(fates: DataFrame, messages: DataFrame, cu
     known = messages.select("lane", "hash", F.coalesce("offset", "log_offset").alias("offset"))
     placed = placed.unionByName(known.join(unplaced, ["lane", "hash"]).select(*placed.columns))
     undone = placed.join(few(cursors), ["lane", "group"]).where(F.col("offset") > F.col("acked"))
-    ahead = F.exists("ahead", lambda run: (run["first"] <= F.col("offset")) & (F.col("offset") <= run["last"]))
-    return violations(undone.where(~ahead), sentence("was acknowledged, but the cursor is at %s", "acked"))
+    return violations(undone.where(~done_ahead()), sentence("was acknowledged, but the cursor is at %s", "acked"))

@@ -164,7 +164,10 @@ def an_ended_lease_acks_nothing(
 @checks("G-LEASE-5", level=Level.AUDIT)
 @judges("delivery with its attempt", lambda deliveries: deliveries.where(F.col("attempt").isNotNull()))
 def attempts_rise(fates: DataFrame, deliveries: DataFrame, hidden: DataFrame, lanes: DataFrame) -> DataFrame:
-    """A ``deliveryAttempt`` that is not 1 at the first delivery, or not greater than an earlier one."""
+    """A ``deliveryAttempt`` that is not 1 at the first delivery, or not greater than an earlier one.
+
+    Nor have two deliveries the same one, whichever came first.
+    """
     message = ["lane", "group", "hash"]
     odd = fates.where((F.col("deliveries") > 1) | (F.col("attempt_high") != 1)).select(*message)
     rows = deliveries.where(F.col("attempt").isNotNull()).join(few(odd), message)
@@ -179,7 +182,11 @@ def attempts_rise(fates: DataFrame, deliveries: DataFrame, hidden: DataFrame, la
     alone = F.coalesce(F.col("next") > F.col("completed"), F.lit(True))
     unseen = F.coalesce(F.col("hidden_since") > F.col("completed"), F.lit(True))
     first = rows.where((F.col("place") == 1) & alone & unseen & (F.col("attempt") != 1))
-    again = with_greatest_before(rows, stored, "attempt").where(F.col("before") >= F.col("attempt"))
+    alike = Window.partitionBy(*stored, "attempt").orderBy("invoked", "completed", "agent", "number")
+    rows = with_greatest_before(rows.withColumn("nth", F.row_number().over(alike)), stored, "attempt")
+    falls = F.coalesce(F.col("before") >= F.col("attempt"), F.lit(False))
+    again = rows.where(falls | (F.col("nth") > 1))
+    text = F.when(falls, sentence("has attempt %s after attempt %s", "attempt", "before"))
     return violations(first, sentence("has attempt %s at its first delivery", "attempt")).unionByName(
-        violations(again, sentence("has attempt %s after attempt %s", "attempt", "before"))
+        violations(again, text.otherwise(sentence("was delivered twice with attempt %s", "attempt")))
     )

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables.columns import few, looked_up, unless
+from ..tables.columns import direct, done_ahead, few, looked_up, unless
 from .basis import judges
 from .evidence import sentence, violations
 from .excuse import emptied, unless_amid, unless_gone, unless_removed, unseen
@@ -66,10 +66,14 @@ def deliveries_are_what_was_pushed(
     # What came after a cut may have been pushed then, and again later.
     early = seen.where(F.col("told") & (F.col("seen_at") < F.col("pushed_from")))
     low, high = F.col("pushed_low"), F.col("pushed_high")
-    odd = seen.where((low != high) | (F.col("seen_low") != low) | (F.col("seen_high") != high)).select("lane", "hash")
+    odd = seen.where((low != high) | (F.col("seen_low") != low) | (F.col("seen_high") != high)).select(
+        "lane", "hash", (F.col("direct") > 0).alias("known")
+    )
     changed = deliveries.where(F.col("payload_hash").isNotNull()).join(few(odd), ["lane", "hash"])
-    sent = few(pushes.select("lane", "hash", "payload_hash").join(few(odd), ["lane", "hash"]).distinct())
-    changed = changed.join(sent, ["lane", "hash", "payload_hash"], "left_anti")
+    # If a push was answered as queued, what others had in mind is not stored.
+    stored = direct() | (~F.col("known") & (F.col("outcome") != "fail"))
+    sent = pushes.join(few(odd), ["lane", "hash"]).where(stored).select("lane", "hash", "payload_hash").distinct()
+    changed = changed.join(few(sent), ["lane", "hash", "payload_hash"], "left_anti")
     return (
         violations(unpushed, F.lit("was delivered, but never pushed there"))
         .unionByName(violations(astray, F.lit("was delivered as of this partition, but its id is that of another one")))
@@ -198,18 +202,20 @@ def _passed(
     hidden: DataFrame,
     last_lives: DataFrame,
 ) -> DataFrame:
-    """By group with complete journals: the messages of the log at or below its cursors."""
+    """By group with complete journals: the messages of the log that its cursors say are done."""
     judged = groups.where("whole").join(active, ["queue", "group"], "left_semi")
     judged = judged.join(unseen(hidden, F.col("tail") | F.col("swallowed")), ["queue", "group"], "left_anti")
-    passed = cursors.join(F.broadcast(judged), ["queue", "group"], "left_semi").select("lane", "group", "acked")
+    passed = cursors.join(F.broadcast(judged), ["queue", "group"], "left_semi").select(
+        "lane", "group", "acked", "ahead"
+    )
     passed = passed.join(few(last_lives.where(~F.col("whole"))), ["lane", "group"], "left_anti")
     rows = messages.where(F.col("logged") > 0).select("lane", F.col("log_offset").alias("offset"), "hash")
-    return rows.join(few(passed), "lane").where(F.col("offset") <= F.col("acked"))
+    return rows.join(few(passed), "lane").where((F.col("offset") <= F.col("acked")) | done_ahead())
 
 
 @checks("G-ACK-3", "G-GRP-1", level=Level.AUDIT)
 @judges(
-    "message below the cursor of a group that began at the oldest one and is known from whole journals",
+    "message that is done by the cursor of a group that began at the oldest one and is known from whole journals",
     _passed,
     excused=True,
 )
@@ -225,7 +231,7 @@ def cursors_pass_only_what_is_done(
     kept: DataFrame,
     given_up: DataFrame,
 ) -> DataFrame:
-    """A message of the log at or below the cursor of a group that no consumer of the group can have finished.
+    """A message of the log that is done by the cursor of a group, but that no consumer of it can have finished.
 
     Not if it was removed, deleted, or evicted, or delivered or acked during a change of the group. Only for groups in
     the journals that began at the oldest message, and if no journal was cut short.
@@ -234,4 +240,6 @@ def cursors_pass_only_what_is_done(
     done = fates.where("may_finish").select("lane", "group", "hash")
     skipped = rows.join(looked_up(done), ["lane", "group", "hash"], "left_anti")
     skipped = unless_amid(unless_gone(skipped, kept, given_up), amid)
-    return violations(skipped, sentence("is at or below the cursor %s, but no consumer finished it", "acked"))
+    below = sentence("is at or below the cursor %s, but no consumer finished it", "acked")
+    ahead = sentence("is done ahead of the cursor %s, but no consumer finished it", "acked")
+    return violations(skipped, F.when(F.col("offset") <= F.col("acked"), below).otherwise(ahead))

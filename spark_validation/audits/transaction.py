@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from spec.guarantees import Level, checks
 
-from ..tables.columns import few
+from ..tables.columns import done_ahead, few
 from .basis import judges
 from .evidence import sentence, violations
 from .excuse import unless_removed
@@ -34,10 +34,12 @@ def a_transaction_happens_whole_or_not_at_all(
     drained: DataFrame,
     lanes: DataFrame,
     kept: DataFrame | None = None,
+    cursors: DataFrame | None = None,
 ) -> DataFrame:
     """A failed transaction of which a message exists, or a successful one that happened only in part.
 
-    In a successful one no message may be missing, and no input may be delivered again.
+    In a successful one no message may be missing, and no input may be delivered again, or be left by the cursor. (That
+    of one that was answered is an answered ack.)
 
     It succeeded if it was answered so, or if one of its messages exists. With a log, a message is missing if the log
     does not have it, unless retention removed it or its queue was deleted; without one, if it was not delivered
@@ -66,11 +68,25 @@ def a_transaction_happens_whole_or_not_at_all(
         (absent, "was pushed by a transaction of which another message is missing"),
         (again, "was pushed by a transaction whose input was delivered again"),
     ]
+    if cursors is not None:
+        kinds.append((_left(acks, messages, cursors, happened), "was pushed by a transaction whose input is not done"))
     found = [each.select(*_CALL, "position").distinct().withColumn("text", F.lit(text)) for each, text in kinds]
     first = pushes.select(*_CALL, "position", "lane", "hash").join(
         few(reduce(DataFrame.unionByName, found)), [*_CALL, "position"]
     )
     return violations(first, F.col("text"))
+
+
+def _left(acks: DataFrame, messages: DataFrame, cursors: DataFrame, happened: DataFrame) -> DataFrame:
+    """The transactions without an answer that happened, and of which the cursor of a group has left an input."""
+    silent = few(happened.where(F.col("call") == "unknown").select(*_CALL, "position"))
+    inputs = acks.where(_TRANSACTION).where(F.col("status").isin("completed", "success"))
+    inputs = inputs.select(*_CALL, "lane", "group", "hash").join(silent, _CALL)
+    places = messages.select("lane", "hash", F.coalesce("offset", "log_offset").alias("offset"))
+    placed = places.join(few(inputs), ["lane", "hash"]).join(
+        few(cursors.select("lane", "group", "acked", "ahead")), ["lane", "group"]
+    )
+    return placed.where((F.col("offset") > F.col("acked")) & ~done_ahead())
 
 
 @checks("G-TXN-2", level=Level.AUDIT)

@@ -6,6 +6,8 @@ A row of kind ``change`` names the operation as ``client``. A dead letter that w
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -21,6 +23,9 @@ LETTERS_DELETED, LETTER_DELETED, LETTER_REPLAYED = "dead letters deleted", "dead
 GIVEN_UP, CONFIGURED, MESSAGE_DELETED = "message given up", "queue configured", "message deleted"
 RETENTION = "retention configured"
 """With the shortest time after which messages are removed (``lease_seconds``; 0: never)."""
+
+LEASE = "lease time configured"
+"""With the ``leaseTime`` of the queue (``lease_seconds``)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND, _MILLISECOND = timedelta(microseconds=1), 1000
@@ -63,6 +68,17 @@ class _ReplayedAs(Struct, rename="camel"):
     transaction_id: str
     message_id: str
     duplicate: bool
+
+
+class _Numbers(Struct, rename="camel"):
+    """Options of a queue; other types are refused."""
+
+    retry_limit: float | None = None
+    lease_time: float | None = None
+    max_wait_time_seconds: float | None = None
+    ttl: float | None = None
+    retention_seconds: float | None = None
+    completed_retention_seconds: float | None = None
 
 
 class _Line(Struct):
@@ -143,16 +159,23 @@ def _sought(line: _Line, change: str, names: dict[str, str]) -> Iterator[dict[st
 
 def _configured(line: _Line, change: str, _names: dict[str, str]) -> Iterator[dict[str, Any]]:
     asked = _json(line.body)
-    options = {**(asked.get("options") or {}), **(_json(line.answer).get("options") or {})}
-    if not asked.get("queue"):
+    parts = [said.get("options") or {} for said in (asked, _json(line.answer))]
+    try:
+        options: dict[str, Any] = reduce(or_, msgspec.convert(parts, list[dict[str, Any]]))
+        numbers = msgspec.convert(options, _Numbers)
+    except msgspec.ValidationError:
+        return
+    if not isinstance(asked.get("queue"), str):
         return
     row = {"kind": "change", "client": change, "queue": asked["queue"], "group": ""}
     yield row | {
-        "retry_limit": options.get("retryLimit", _RETRY_LIMIT),
-        "lease_seconds": options.get("maxWaitTimeSeconds") or 0,
+        "retry_limit": int(_RETRY_LIMIT if numbers.retry_limit is None else numbers.retry_limit),
+        "lease_seconds": numbers.max_wait_time_seconds or 0,
         "auto_ack": not keeps_dead_letters(options),
     }
     yield row | {"client": RETENTION, "lease_seconds": _keeps_s(options)}
+    if numbers.lease_time is not None:
+        yield row | {"client": LEASE, "lease_seconds": numbers.lease_time}
 
 
 def keeps_dead_letters(options: dict[str, Any]) -> bool:

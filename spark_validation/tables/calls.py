@@ -6,6 +6,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from ..journal import changes
 from ..journal.schema import QUEUE_MODE
 from .base import Base
 from .columns import NEVER, SECOND, few, lane, message, number_of
@@ -49,7 +50,7 @@ class Calls(Base):
         )
         at_once = _bounds(ahead.withColumns({"moved": F.lit(False), "comparisons": F.lit(1)}), "agent", "while")
         bounds = _bounds(at_once, "agent")
-        bound = self._inputs.clock_bound
+        bound = F.lit(self._inputs.clock_bound).cast("bigint")
         none = F.col("comparisons").isNull()
         clocks = (
             calls.select("agent")
@@ -57,8 +58,8 @@ class Calls(Base):
             .join(bounds, "agent", "left")
             .select(
                 "agent",
-                F.when(none, F.lit(-bound)).otherwise(F.col("low")).alias("low"),
-                F.when(none, F.lit(bound)).otherwise(F.col("high")).alias("high"),
+                F.when(none, -bound).otherwise(F.col("low")).alias("low"),
+                F.when(none, bound).otherwise(F.col("high")).alias("high"),
                 F.coalesce("comparisons", F.lit(0)).alias("comparisons"),
                 F.coalesce("moved", F.lit(False)).alias("moved"),
             )
@@ -113,7 +114,20 @@ class Calls(Base):
     @cached_property
     def pops(self) -> DataFrame:
         """All pops, also empty ones."""
-        return self.calls.where(F.col("kind") == "pop").drop("pushes", "acks")
+        rows = self.calls.where(F.col("kind") == "pop").drop("pushes", "acks")
+        return self._of_known_length(rows, F.coalesce("queue", F.get("deliveries", 0)["queue"]))
+
+    def _of_known_length(self, pops: DataFrame, queue: Column) -> DataFrame:
+        """Without the length of a lease that the ``leaseTime`` of its queue contradicts: an operator has changed it."""
+        told = [(row.queue, row.lease_seconds) for row in self._changed(changes.LEASE)]
+        if not told:
+            return pops
+        times = pops.sparkSession.createDataFrame(told, "of string, seconds double")
+        times = times.groupBy("of").agg(F.min("seconds").alias("least"), F.max("seconds").alias("most"))
+        rows = pops.withColumn("of", queue).join(F.broadcast(times), "of", "left")
+        seconds = F.col("lease_seconds")
+        same = F.col("least").isNull() | ((F.col("least") == seconds) & (F.col("most") == seconds))
+        return rows.withColumn("lease_seconds", F.when(same, seconds)).select(*pops.columns)
 
     @cached_property
     def renewals(self) -> DataFrame:

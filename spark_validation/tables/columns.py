@@ -192,6 +192,11 @@ def direct() -> Column:
     return (F.col("outcome") == "ok") & ~F.col("duplicate") & ~F.col("spooled")
 
 
+def done_ahead() -> Column:
+    """Whether ``offset`` is among the runs that a group has finished ahead of its cursor (``ahead``)."""
+    return F.exists("ahead", lambda run: F.col("offset").between(run["first"], run["last"]))
+
+
 def may_be_stored() -> Column:
     """Whether a push has stored the message, or may have."""
     return (F.col("outcome") != "fail") & ~F.col("duplicate")

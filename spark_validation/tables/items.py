@@ -81,7 +81,8 @@ class Items(StoredTables):
     def _all_deliveries(self) -> DataFrame:
         """Also of pops during a change of their group."""
         hash_, offset = message("item")
-        rows = self._in_lanes(("pop",), "deliveries").select(
+        pops = self._of_known_length(self._in_lanes(("pop",), "deliveries"), F.col("item.queue"))
+        rows = pops.select(
             "agent",
             "number",
             "position",

@@ -40,7 +40,8 @@ class Messages(Items):
                 (stored & direct()).cast("int").alias("direct"),
                 (F.col("outcome") == "fail").cast("int").alias("refused"),
                 F.when(queued, F.col("offset")).alias("offset"),
-                F.col("payload_hash").alias("pushed_payload"),
+                F.when(F.col("outcome") != "fail", F.col("payload_hash")).alias("pushed_payload"),
+                F.when(stored & direct(), F.col("payload_hash")).alias("stored_payload"),
                 (F.col("spooled") & ok).alias("spooled"),
                 "compared",
                 F.xxhash64("agent").alias("pusher"),
@@ -85,8 +86,13 @@ class Messages(Items):
                 F.min("compared").alias("compared"),
                 F.count("seen").alias("deliveries"),
                 F.min("seen").alias("seen_at"),
-                F.min("pushed_payload").alias("pushed_low"),
-                F.max("pushed_payload").alias("pushed_high"),
+                # What was stored is of a push that was answered so, if one was: of no duplicate, of no refused one.
+                F.when(F.sum("direct") > 0, F.min("stored_payload"))
+                .otherwise(F.min("pushed_payload"))
+                .alias("pushed_low"),
+                F.when(F.sum("direct") > 0, F.max("stored_payload"))
+                .otherwise(F.max("pushed_payload"))
+                .alias("pushed_high"),
                 F.min("seen_payload").alias("seen_low"),
                 F.max("seen_payload").alias("seen_high"),
             )

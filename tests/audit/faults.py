@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from queen.log.ids import transaction_hash
-from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Head, IdSum, LogRow
+from spark_validation.inputs import Cursor, DeadLetter, Deleted, Flaw, Head, IdSum, LogRow, Offsets
 from spark_validation.journal.schema import QUEUE_MODE, Call, PushItem
 from spark_validation.log.flaws import QUERIES
 from spec.model import MessageId
@@ -241,6 +241,14 @@ def wrong_attempt(scene: Scene, place: int) -> Expected:
     return {"attempts_rise": place}
 
 
+def delivered_twice_at_once(scene: Scene, place: int) -> Expected:
+    """To a pop with a lease and to one with autoAck, which were under way together: one cannot be the first."""
+    at = scene.of_group("a")[place]
+    call = scene.tables.calls[at]
+    scene.tables.calls.insert(at + 1, replace(call, lease=None, auto_ack=True))
+    return {"attempts_rise": place}
+
+
 def redelivery(scene: Scene, place: int) -> Expected:
     at = scene.of_group("a")[place]
     call = scene.tables.calls[at]
@@ -259,6 +267,12 @@ def cursor_set_back(scene: Scene, place: int) -> Expected:
 def passed_over(scene: Scene, place: int) -> Expected:
     scene.item(scene.ack_behind(scene.of_group("b")[place]), "acks", status="retry")
     return {"cursors_pass_only_what_is_done": place, "what_was_delivered_is_done_in_the_end": place}
+
+
+def finished_ahead(scene: Scene, place: int) -> Expected:
+    """The cursor says so of a message that nobody has finished, and of those behind it."""
+    scene.cursor("b", acked=place - 1, ahead=(Offsets(place, MESSAGES - 1),))
+    return passed_over(scene, place)
 
 
 def _limit(scene: Scene, limit: int) -> None:
@@ -311,6 +325,12 @@ def half_a_transaction(scene: Scene, place: int) -> Expected:
     return {"a_transaction_happens_whole_or_not_at_all": None}
 
 
+def input_left(scene: Scene, place: int) -> Expected:
+    """The input of the second, which has no answer, is not done, although its outputs are there."""
+    scene.cursor("a", "t", acked=place, ahead=(Offsets(place + 2, place + 2),))
+    return {"a_transaction_happens_whole_or_not_at_all": None}
+
+
 def input_twice(scene: Scene, place: int) -> Expected:
     at = [n for n, call in enumerate(scene.tables.calls) if call.kind == "transaction"][place]
     scene.insert(at, replace(scene.tables.calls[at], pushes=(), outcome="ok"))
@@ -321,6 +341,17 @@ def input_twice(scene: Scene, place: int) -> Expected:
 def changed_payload(scene: Scene, place: int) -> Expected:
     scene.item(scene.of_group("a")[place], "deliveries", payload_hash=1)
     return {"deliveries_are_what_was_pushed": place}
+
+
+def payload_of_a_duplicate(scene: Scene, place: int) -> Expected:
+    """What was pushed again with another payload is in the log, or was delivered."""
+    scene.item(scene.pushes("b")[-1], "pushes", payload_hash=1)
+    if place:
+        scene.item(scene.of_group("b")[0], "deliveries", payload_hash=1)
+        return {"deliveries_are_what_was_pushed": 0}
+    at = scene.row("b", 0)
+    scene.tables.log[at] = replace(scene.tables.log[at], payload_hash=1)
+    return {"the_log_has_the_pushed_payloads": 0}
 
 
 _ASTRAY: Expected = {"pops_keep_to_their_limits": None, "only_leases_that_were_given_can_ack": None}
@@ -640,8 +671,10 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     late_ack: (0,),
     wrong_attempt: (FIRST, MIDDLE, LAST),
     redelivery: (FIRST, MIDDLE, LAST),
+    delivered_twice_at_once: (FIRST, LAST),
     cursor_set_back: (0, 1),
     passed_over: (FIRST, MIDDLE, LAST),
+    finished_ahead: (FIRST, MIDDLE, LAST),
     early_dead_letter: (0,),
     late_dead_letter: (0,),
     dead_twice: (0,),
@@ -649,7 +682,9 @@ FAULTS: dict[Callable[[Scene, int], Expected], tuple[int, ...]] = {
     dead_letter_kept_twice: (0,),
     half_a_transaction: (0, 1),
     input_twice: (0, 1, 2),
+    input_left: (0,),
     changed_payload: (FIRST, MIDDLE, LAST),
+    payload_of_a_duplicate: (0, 1),
     misrouted: (MIDDLE,),
     unreadable_segment: (FIRST, LAST),
     never_pushed: (FIRST, MIDDLE, LAST),
@@ -864,7 +899,7 @@ HARMLESS: dict[Callable[[Scene, int], None], tuple[int, ...]] = {
     killed_amid_an_ack: (0, 4),
     rows_lost: (0, 3, 21, 47),
     first_push_lost: (0,),
-    clock_ahead: (30,),
+    clock_ahead: (30, 3_600),
 }
 """What happens to journals through no fault of the server."""
 

@@ -16,7 +16,7 @@ from spark_validation.tables.columns import SECOND, answers, few
 from spec.model import MessageId
 from tests.audit import second
 from tests.audit.conftest import TAKEN_AT, inputs
-from tests.audit.faults import FAULTS, GONE, Scene, ordinary, skipped_delivery
+from tests.audit.faults import FAULTS, GONE, Scene, ordinary, skipped_delivery, two_leases
 from tests.support.runs import Run, Tables
 
 
@@ -116,6 +116,17 @@ def test_a_killed_agent_makes_unknown_what_it_may_have_done(engine):
     assert {result for result, _ in said.values()} == {Result.UNKNOWN}
     assert "none was cut short" in said["the_log_holds_what_was_pushed"][1]
     assert "none was cut short" in said["a_duplicate_has_an_original_in_its_partition"][1]
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(0.0035, Result.INVALID), (60.0, Result.VALID)])
+def test_the_length_of_a_lease_is_unknown_if_an_operator_changed_it(engine, seconds, verdict):
+    """The journal tells one length, and a server's log another."""
+    scene = Scene(*ordinary("run", 1))
+    two_leases(scene, 2)
+    told = Call(run="", agent="log", number=0, kind="change", sent=0, client=changes.LEASE, queue=scene.run.queue)
+    scene.renumbered()
+    scene.tables.calls.append(replace_(told, answered=1, lease_seconds=seconds))
+    assert said_of(inputs(engine, scene.tables), "G-LEASE-1")["a_lease_excludes_all_others"][0] is verdict
 
 
 def test_an_agent_that_wrote_on_behind_its_end_was_killed(engine):

@@ -51,6 +51,17 @@ def line(method: str, path: str, **fields: object) -> str:
             line("POST", "configure", body='{"queue": "q"}'),
             [("change", name, "q", None, "") for name in ("queue configured", "retention configured")],
         ),
+        (
+            line("POST", "configure", body='{"queue": "q"}', answer='{"options": {"leaseTime": 60}}'),
+            [
+                ("change", name, "q", None, "")
+                for name in ("queue configured", "retention configured", "lease time configured")
+            ],
+        ),
+        # A client that disconnects may have asked for anything.
+        (line("POST", "configure", body='{"queue": "q", "options": [1]}', status=None), []),
+        (line("POST", "configure", body='{"queue": "q", "options": {"ttl": "x"}}', status=None), []),
+        (line("POST", "configure", body='{"queue": 5}', status=None), []),
         (line("POST", "configure", body='{"queue": "q"'), []),
         (line("POST", "resources/queues/q/pause"), []),
         (line("DELETE", "consumer-groups/g").replace("queen.audit", "queen.http"), []),
