@@ -12,13 +12,16 @@ from .excuse import emptied, unless_amid, unless_gone, unless_removed, unseen
 
 
 def _answered(messages: DataFrame, kept: DataFrame) -> DataFrame:
-    return unless_removed(messages.where(F.col("answered").isNotNull()), kept)
+    """What was answered as stored, or pushed without an answer and delivered."""
+    delivered = F.when(F.col("attempts") > 0, F.col("seen_at"))
+    stored = messages.withColumn("stored", F.coalesce("answered", delivered))
+    return unless_removed(stored.where(F.col("stored").isNotNull()), kept, "stored")
 
 
 @checks("G-DUR-1", level=Level.AUDIT)
-@judges("push that was answered as stored, and that nothing has removed,", _answered)
+@judges("message that was answered as stored, or delivered, and that nothing has removed,", _answered)
 def answered_pushes_are_in_the_log(messages: DataFrame, kept: DataFrame) -> DataFrame:
-    """A message whose push was answered as stored, but that is not in the log at the answered offset.
+    """A message whose push was answered as stored, or that was delivered, but that is not in the log at its offset.
 
     Not if retention has removed its offset, and not for queues that are not in the database: they were deleted. A
     message of unknown offset may also be below the oldest stored one.
@@ -26,6 +29,7 @@ def answered_pushes_are_in_the_log(messages: DataFrame, kept: DataFrame) -> Data
     moved = (F.col("logged") == 1) & (F.col("log_offset") != F.col("offset"))
     lost = _answered(messages.where((F.col("logged") == 0) | moved), kept)
     text = F.when(moved, sentence("was answered with offset %s, but is stored at %s", "offset", "log_offset"))
+    text = text.when(F.col("answered").isNull(), "was delivered, but is not in the log")
     return violations(lost, text.otherwise(F.lit("was answered as stored, but is not in the log")))
 
 

@@ -30,7 +30,8 @@ def only_what_may_go_is_gone(heads: DataFrame, queues: DataFrame, messages: Data
     if messages is None:
         return found
     timed = few(cut.where(F.col("keeps").isNotNull()).select("lane", "oldest_offset", "taken_at", "keeps"))
-    gone = messages.where(F.col("answered").isNotNull()).join(timed, "lane")
+    # What was delivered was stored, whether its push was answered or not.
+    gone = messages.where(F.coalesce("answered", "seen_at").isNotNull()).join(timed, "lane")
     young = gone.where(
         (F.col("offset") < F.col("oldest_offset"))
         & (F.col("taken_at") - F.col("pushed_from") < F.col("keeps") * SECOND)

@@ -199,6 +199,12 @@ LEFT JOIN LATERAL (
 ) AS s ON true
 WHERE isempty(d.offsets) OR lower(d.offsets) < coalesce(s.first, 0) OR upper(d.offsets) - 1 > coalesce(s.last, -1)
 UNION ALL
+SELECT q.name, p.name, NULL, t.off, 'is a deleted message, but has its transaction id'
+FROM queen.deleted_messages AS d
+JOIN queen.transaction_ids AS t ON t.part_id = d.part_id AND d.offsets @> t.off
+JOIN queen.partitions AS p ON p.id = d.part_id
+JOIN queen.queues AS q ON q.id = p.queue_id
+UNION ALL
 SELECT q.name, p.name, NULL, s.last_off, f.text
 FROM queen.segments AS s
 JOIN queen.partitions AS p ON p.id = s.part_id

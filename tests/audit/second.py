@@ -21,21 +21,25 @@ VIEWS = f"""
 CREATE MACRO offset_in(id) AS CASE WHEN length(id) = 36 AND substr(id, 14, 11) = '-8001-8000-'
     THEN ('0x' || substr(id, 25))::BIGINT END;
 CREATE TABLE numbered AS
-SELECT queue, part, left(id, 13) AS number, sum(weight) AS weight FROM (
-    SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, agent, number
+SELECT queue, part, left(id, 13) AS number, sum(weight) AS weight, min(sent) AS sent, max(made) AS made FROM (
+    SELECT * EXCLUDE (agent, number), (SELECT sent FROM calls AS c WHERE (c.agent, c.number) = (t.agent, t.number))
+        AS sent FROM (
+    SELECT DISTINCT i.queue, i.partition AS part, i.message_id AS id, 1000 AS weight, NULL AS made, agent, number
     FROM (SELECT agent, number, unnest(pushes) AS i FROM calls WHERE kind IN ('push', 'transaction', 'sql'))
-    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, NULL, agent, number
     FROM (SELECT agent, number, unnest(deliveries) AS i FROM calls WHERE kind = 'pop')
-    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, agent, number
+    UNION ALL SELECT DISTINCT i.queue, i.partition, i.message_id, 1, NULL, agent, number
     FROM (SELECT agent, number, unnest(acks) AS i FROM calls WHERE kind IN ('ack', 'transaction'))
     UNION ALL SELECT queue, partition,
-        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1000000000000, '', 0
-    FROM heads
+        format('{{:08x}}-{{:04x}}-8001-8000-000000000000', part_id // 65536, part_id % 65536), 1000000000000,
+        CASE WHEN database IS NULL AND created_at > 0 THEN created_at ELSE {NEVER} END, '', 0
+    FROM heads) AS t
 ) WHERE offset_in(id) IS NOT NULL GROUP BY queue, part, left(id, 13);
 CREATE TABLE parts AS SELECT queue, part, list(number) AS numbers FROM numbered AS n WHERE NOT EXISTS (
     SELECT 1 FROM numbered AS o WHERE o.number = n.number
         AND (o.weight > n.weight OR (o.weight = n.weight AND (o.queue, o.part) < (n.queue, n.part)))
-) GROUP BY ALL;
+) AND NOT coalesce(n.made IS NULL AND n.sent > (
+    SELECT max(made) FROM numbered AS o WHERE (o.queue, o.part) = (n.queue, n.part)), false) GROUP BY ALL;
 CREATE MACRO is_own(numbers, id) AS offset_in(id) IS NOT NULL
     AND (numbers IS NULL OR list_contains(numbers, left(id, 13)));
 CREATE MACRO is_foreign(numbers, id) AS coalesce(
@@ -75,7 +79,7 @@ FROM log JOIN h USING (part_id) WHERE damage IS NOT NULL GROUP BY ALL;
 
 CREATE TABLE p AS
 SELECT agent, number, pos, kind, outcome AS call, began, ended, i.queue, i.partition AS part, i.outcome AS said,
-    i.duplicate AS dup, i.spooled, i.payload_hash AS ph,
+    i.duplicate AS dup, i.spooled, i.payload_hash AS ph, is_foreign(numbers, i.message_id) AS astray,
     place_of(numbers, i."offset", i.message_id, i.transaction_id) AS off,
     key_of(numbers, i.transaction_id, off) AS key
 FROM (
@@ -143,6 +147,8 @@ FROM (
     ANTI JOIN gone USING (queue, part, key)
 )
 WHERE key IS NOT NULL GROUP BY queue, part, key;
+CREATE TABLE meant AS SELECT p.* FROM p JOIN m USING (queue, part, key)
+WHERE said = 'ok' AND NOT dup AND NOT p.spooled AND kind <> 'sql' OR direct = 0 AND said <> 'fail';
 CREATE TABLE done AS SELECT queue, part, grp, key, min(ended) AS moment FROM (
     SELECT queue, part, grp, key, ended FROM d WHERE auto_ack
     UNION ALL SELECT queue, part, grp, key, ended FROM a WHERE finishes
@@ -243,8 +249,8 @@ SELECT queue, off FROM (
     SELECT *, lag(created_at) OVER (PARTITION BY queue, part ORDER BY off, created_at) AS before FROM l
 ) WHERE before > created_at""",
     "answered_pushes_are_in_the_log": """
-SELECT queue, off FROM m WHERE answered IS NOT NULL AND (logged = 0 OR logged = 1 AND log_off <> off)
-AND held(m.queue, m.part, off, answered)""",
+SELECT queue, off FROM m WHERE (answered IS NOT NULL OR pushed > 0 AND given > 0)
+AND (logged = 0 OR logged = 1 AND log_off <> off) AND held(m.queue, m.part, off, coalesce(answered, seen))""",
     "every_segment_can_be_read": "SELECT queue, first FROM unread",
     "deliveries_are_what_was_pushed": """
 WITH known AS (FROM m WHERE given > 0 AND (queued > 0 OR NOT EXISTS (FROM cut WHERE since <= m.seen)))
@@ -253,8 +259,8 @@ SELECT queue, off FROM known WHERE pushed = 0 AND (queue, part) NOT IN (FROM nam
 UNION ALL SELECT queue, off FROM d WHERE astray
 UNION ALL SELECT queue, off FROM known WHERE seen < began AND NOT EXISTS (FROM cut WHERE since <= known.seen)
 UNION ALL SELECT queue, off FROM d SEMI JOIN known USING (queue, part, key) WHERE ph IS NOT NULL AND ph NOT IN (
-    SELECT ph FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
-) AND EXISTS (FROM p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL)""",
+    SELECT ph FROM meant AS p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL
+) AND EXISTS (FROM meant AS p WHERE (p.queue, p.part, p.key) = (d.queue, d.part, d.key) AND ph IS NOT NULL)""",
     "the_log_holds_what_was_pushed": """
 SELECT queue, off FROM m WHERE logged > 0 AND pushed = 0 AND (queue, part) IN (SELECT (queue, part) FROM p)
 AND NOT EXISTS (FROM cut) AND (queue, part) NOT IN (FROM nameless)""",
@@ -269,7 +275,8 @@ GROUP BY d.queue, d.part, d.grp, key, empty.moment
 HAVING min(d.ended) < empty.moment AND NOT excused(d.queue, d.part, d.grp, min(d.off))""",
     "cursors_pass_only_what_is_done": """
 SELECT l.queue, l.off FROM (FROM l ANTI JOIN gone USING (queue, part, key)) AS l
-JOIN cursors AS k ON k.queue = l.queue AND k.partition = l.part AND l.off <= k.acked
+JOIN cursors AS k ON k.queue = l.queue AND k.partition = l.part AND (l.off <= k.acked
+    OR len(list_filter(k.ahead, lambda r: l.off BETWEEN r.first AND r.last)) > 0)
 JOIN groups AS g ON g.queue = k.queue AND g."group" = k."group" AND g.whole
 WHERE (k.queue, k."group") IN (SELECT (queue, grp) FROM d UNION SELECT (queue, grp) FROM a)
 AND NOT EXISTS (FROM hidden AS o WHERE o.queue = k.queue AND o.grp = k."group" AND (o.tail OR o.swallowed))
@@ -281,9 +288,9 @@ AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (m.queue, m.part) AND t.li
 AND (queue, part) IN (SELECT (queue, part) FROM h)
 AND EXISTS (FROM queues AS t WHERE t.queue = m.queue AND t.created_at <= coalesce(m.answered, t.created_at))""",
     "a_duplicate_has_an_original_in_its_partition": """
-SELECT queue, m.off FROM p JOIN m USING (queue, part, key)
-WHERE p.dup AND p.said = 'ok' AND m.pushed - m.refused = 1 AND m.queued = 0 AND NOT m.there
-AND NOT EXISTS (FROM cut)""",
+SELECT queue, min(m.off) FROM p JOIN m USING (queue, part, key)
+WHERE p.dup AND p.said = 'ok' AND m.queued = 0 AND NOT m.there AND NOT EXISTS (FROM cut)
+GROUP BY queue, part, key, m.pushed, m.refused HAVING count(*) = m.pushed - m.refused""",
     "a_lease_excludes_all_others": """
 WITH said AS (
     SELECT queue, part, grp, lease, agent, number, key, began,
@@ -332,8 +339,10 @@ WITH t AS (
 SELECT queue, off FROM t WHERE place = 1 AND attempt <> 1 AND coalesce(next > ended, true)
 AND NOT EXISTS (FROM hidden AS o WHERE o.queue = t.queue AND o.grp = t.grp AND o.since <= t.ended)
 UNION ALL SELECT queue, off FROM t AS x WHERE EXISTS (FROM t AS y
-    WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key) AND y.ended < x.began
-    AND y.attempt >= x.attempt)""",
+    WHERE (y.queue, y.part, y.grp, y.key) = (x.queue, x.part, x.grp, x.key)
+    AND (y.attempt >= x.attempt AND y.ended < x.began
+        OR y.attempt = x.attempt AND y.off IS NOT DISTINCT FROM x.off
+            AND (y.began, y.ended, y.agent, y.number) < (x.began, x.ended, x.agent, x.number)))""",
     "what_is_done_does_not_come_again": """
 SELECT queue, off FROM d JOIN done USING (queue, part, grp, key) WHERE d.began > done.moment AND NOT EXISTS (
     FROM d AS x, d AS y WHERE (x.queue, x.part, x.grp, x.key) = (d.queue, d.part, d.grp, d.key)
@@ -385,7 +394,13 @@ UNION ALL SELECT min(x.queue), NULL FROM happened AS x JOIN own USING (agent, nu
 WHERE NOT own.there AND held(own.queue, own.part, own.off, own.ended) GROUP BY agent, number
 UNION ALL SELECT min(x.queue), NULL FROM happened AS x JOIN a USING (agent, number)
 JOIN d ON (d.queue, d.part, d.grp, d.key) = (a.queue, a.part, a.grp, a.key)
-WHERE d.began > x.moment GROUP BY agent, number""",
+WHERE d.began > x.moment GROUP BY agent, number
+UNION ALL SELECT min(x.queue), NULL FROM happened AS x JOIN a USING (agent, number)
+JOIN m ON (m.queue, m.part, m.key) = (a.queue, a.part, a.key)
+JOIN cursors AS k ON (k.queue, k.partition, k."group") = (a.queue, a.part, a.grp)
+WHERE x.call = 'unknown' AND a.status IN ('completed', 'success') AND coalesce(m.off, m.log_off) > k.acked
+AND len(list_filter(k.ahead, lambda r: coalesce(m.off, m.log_off) BETWEEN r.first AND r.last)) = 0
+GROUP BY agent, number""",
     "each_input_makes_its_output_once": """
 WITH done AS (SELECT DISTINCT agent, number, queue, part, grp, key FROM a WHERE kind = 'transaction' AND (call = 'ok'
     OR EXISTS (FROM own WHERE (own.agent, own.number) = (a.agent, a.number) AND own.there)))
@@ -409,7 +424,7 @@ WITH r AS (
 )
 SELECT queue, live FROM r WHERE keeps IS NULL
 UNION ALL SELECT queue, m.off FROM m JOIN r USING (queue, part)
-WHERE answered IS NOT NULL AND m.off < live AND $taken_at - began < keeps""",
+WHERE coalesce(answered, seen) IS NOT NULL AND m.off < live AND $taken_at - began < keeps""",
     "pops_keep_to_their_limits": """
 WITH r AS (FROM c WHERE kind = 'pop' AND outcome = 'ok' AND len(deliveries) > 0)
 SELECT coalesce(queue, agent || '.'), NULL FROM r WHERE len(deliveries) > batch
@@ -430,6 +445,7 @@ UNION ALL SELECT queue, off FROM a WHERE said = 'ok'
 UNION ALL SELECT queue, off FROM a WHERE said = 'fail' AND (dead OR noop)
 UNION ALL SELECT queue, off FROM p WHERE said = 'fail' AND (dup OR spooled)
 UNION ALL SELECT queue, off FROM p WHERE dup AND spooled
+UNION ALL SELECT queue, off FROM p WHERE said = 'ok' AND astray
 UNION ALL SELECT queue, off FROM p WHERE spooled AND off IS NOT NULL AND key <> 'offset ' || off
 UNION ALL SELECT queue, log_off FROM m WHERE pushed > 0 AND refused = pushed AND logged > 0
     AND key <> 'offset ' || log_off
@@ -543,7 +559,7 @@ AND part_id NOT IN (SELECT part_id FROM log WHERE damage IS NOT NULL)""",
 WITH t AS (
     SELECT m.queue, m.log_off, ph = payload_hash OR coalesce(ph = sorted_hash, false) AS alike, pusher
     FROM m JOIN (
-        SELECT queue, part, key, max(ph) AS ph, min(agent) AS pusher FROM p GROUP BY ALL HAVING max(ph) = min(ph)
+        SELECT queue, part, key, max(ph) AS ph, min(agent) AS pusher FROM meant GROUP BY ALL HAVING max(ph) = min(ph)
     ) USING (queue, part, key)
     JOIN h USING (queue, part) JOIN log AS g ON g.part_id = h.part_id AND g."offset" = m.log_off
     WHERE m.logged = 1 AND payload_hash IS NOT NULL
