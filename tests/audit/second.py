@@ -468,7 +468,7 @@ AND NOT EXISTS (FROM h AS t WHERE (t.queue, t.part) = (p.queue, p.part) AND t.li
 WITH told AS (SELECT queue, part, grp FROM d WHERE NOT auto_ack
     AND NOT EXISTS (FROM hidden AS o WHERE o.queue = d.queue AND o.grp = d.grp) GROUP BY ALL HAVING min(lease) <> ''),
 named AS (
-    SELECT a.*, (queue, part, grp, lease) IN (SELECT (queue, part, grp, lease) FROM d) AS given
+    SELECT a.*, (queue, part, grp, lease) IN (SELECT (queue, part, grp, lease) FROM held) AS given
     FROM a SEMI JOIN told USING (queue, part, grp)
     WHERE said = 'ok' AND call = 'ok' AND NOT noop AND agent NOT IN (SELECT agent FROM cut)
 )
