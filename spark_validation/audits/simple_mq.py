@@ -50,7 +50,8 @@ def delivery_counts_rise_by_one(
     """A delivery count that occurred twice, exceeds the maximum, comes before a lower one, or follows a gap.
 
     A gap may be a delivery that is not in the journals, if that is possible. Or a count that is stored lower than a
-    delivery had it, unless the message is a dead letter now, or was requeued: then it is 0.
+    delivery had it, unless the message is a dead letter now, or was requeued: then it is 0. Or that is stored above the
+    maximum.
     """
     counted = given.join(few(meddled), "message_id", "left_anti")
     line = Window.partitionBy("message_id").orderBy("attempt", "completed")
@@ -73,14 +74,14 @@ def delivery_counts_rise_by_one(
     found = [violations(table, text) for table, text in texts]
     if stored_messages is not None and stored_queues is not None:
         most = counted.groupBy("message_id").agg(F.max("attempt").alias("attempt"))
-        live = F.broadcast(stored_queues.where(F.col("parent").isNull()).select("queue"))
-        lower = (
-            stored_messages.join(live, "queue")
-            .join(most, "message_id")
-            .where(F.col("delivery_count").between(1, F.col("attempt") - 1))
-        )
+        live = F.broadcast(stored_queues.where(F.col("parent").isNull()).select("queue", "max_deliveries"))
+        there = stored_messages.join(live, "queue")
+        lower = there.join(most, "message_id").where(F.col("delivery_count").between(1, F.col("attempt") - 1))
         text = "message %s was delivered with the count %s, and is stored with %s"
         found.append(violations(lower, sentence(text, "message_id", "attempt", "delivery_count")))
+        above = there.where(F.col("delivery_count") > F.col("max_deliveries"))
+        text = "message %s is stored with the delivery count %s, at most %s"
+        found.append(violations(above, sentence(text, "message_id", "delivery_count", "max_deliveries")))
     return reduce(DataFrame.unionByName, found)
 
 
@@ -182,7 +183,7 @@ def _stored(enqueues: DataFrame, stored_queues: DataFrame, tails: DataFrame) -> 
 def nothing_is_lost(
     enqueues: DataFrame,
     acknowledged: DataFrame,
-    meddled: DataFrame,
+    requeued: DataFrame,
     stored_messages: DataFrame,
     stored_queues: DataFrame,
     tails: DataFrame,
@@ -190,11 +191,15 @@ def nothing_is_lost(
     """A message that was answered as stored, that no consumer can have acked, but that is in no queue.
 
     Messages of deleted queues are not checked, and none are if the journal of an agent was cut short: it may have acked
-    any message.
+    any message. A message that was requeued to another queue is not checked: that may be deleted since.
     """
     stored = _stored(enqueues, stored_queues, tails)
-    gone = acknowledged.where(F.col("outcome") != "fail").select("message_id")
-    found = stored.join(gone.unionByName(meddled).distinct(), "message_id", "left_anti")
+    gone = acknowledged.where(F.col("outcome") != "fail").select("message_id").distinct()
+    found = stored.join(gone, "message_id", "left_anti")
+    home = F.broadcast(stored_queues.select("queue", F.coalesce("parent", "queue").alias("home")))
+    moved = requeued.join(home, "queue", "left").select(F.col("message_id").alias("moved"), "home")
+    elsewhere = (F.col("moved") == F.col("message_id")) & ~F.col("home").eqNullSafe(F.col("queue"))
+    found = found.join(few(moved), elsewhere, "left_anti")
     found = found.join(stored_messages.select("message_id"), "message_id", "left_anti")
     return violations(found, sentence("message %s was answered as stored, but is in no queue", "message_id"))
 

@@ -17,6 +17,8 @@ from .evidence import sentence, violations
 
 #: For so long SQS knows a deduplication id, and the id of an attempt.
 _KNOWN = int(300 * SECOND * DRIFT)
+#: After so long it has forgotten a deduplication id, with a minute of grace.
+_FORGOTTEN = 360 * SECOND
 
 
 def _stored(sends: DataFrame) -> DataFrame:
@@ -69,11 +71,11 @@ def no_more_is_left_than_was_sent(sends: DataFrame, left: DataFrame, gone: DataF
 
 @checks("G-SQS-1", level=Level.AUDIT)
 def what_is_received_was_sent(received: DataFrame, sends: DataFrame, tails: DataFrame) -> DataFrame:
-    """A message with another body, group or deduplication id than was sent, or that was never sent to its queue.
+    """A message with another body, group or deduplication id than was sent, or that was not sent to its queue before.
 
     What was sent again under a deduplication id may have another body or group: no answer tells which came first.
-    A send without an answer may have stored its messages. Messages that were never sent are not reported if the journal
-    of an agent was cut short.
+    A send without an answer may have stored its messages. Messages that were not sent before are not reported if the
+    journal of an agent was cut short.
     """
     sent = (
         _stored(sends)
@@ -82,6 +84,7 @@ def what_is_received_was_sent(received: DataFrame, sends: DataFrame, tails: Data
             F.collect_set("payload_hash").alias("sent"),
             F.collect_set("group").alias("sent_to"),
             F.min("deduplication").alias("sent_as"),
+            F.min("invoked").alias("since"),
         )
     )
     unsure = sends.where(F.col("outcome") == "unknown").select("family", "payload_hash").distinct()
@@ -95,7 +98,24 @@ def what_is_received_was_sent(received: DataFrame, sends: DataFrame, tails: Data
     found = violations(
         other, sentence("message %s has another body, group or deduplication id than was sent", "message_id")
     )
-    return found.unionByName(violations(strange, sentence("message %s was never sent", "message_id")))
+    found = found.unionByName(violations(strange, sentence("message %s was never sent", "message_id")))
+    tried = sends.where(F.col("outcome") != "ok").groupBy("family").agg(F.min("invoked").alias("tried"))
+    early = known.join(few(tried), "family", "left").where(F.col("completed") < F.least("since", "tried"))
+    text = sentence("message %s was received before it was sent", "message_id")
+    return found.unionByName(violations(unless(early, tails), text))
+
+
+def _limits(calls: DataFrame) -> DataFrame:
+    """Receives that say how many messages they want. A repetition has those of the receive that it repeats."""
+    return calls.where((F.col("kind") == "receive") & (F.col("batch") >= 1) & (F.col("lease") == ""))
+
+
+@checks("G-SQS-1", level=Level.AUDIT)
+@judges("receive that says how many messages it wants", _limits)
+def no_receive_has_more_than_it_wants(calls: DataFrame) -> DataFrame:
+    """A receive with more messages than it had asked for."""
+    found = _limits(calls).withColumn("there", F.size("deliveries")).where(F.col("there") > F.col("batch"))
+    return violations(found, sentence("has %s messages, but asked for %s", "there", "batch"))
 
 
 @checks("G-SQS-1", level=Level.AUDIT)
@@ -233,6 +253,20 @@ def a_deduplication_id_has_one_message(sends: DataFrame, received: DataFrame) ->
     return found.unionByName(violations(pairs, text))
 
 
+def _direct(sends: DataFrame) -> DataFrame:
+    return _in_groups(_stored(sends)).where(~F.col("spooled"))
+
+
+@checks("G-SQS-4", level=Level.AUDIT)
+@judges("send to a FIFO queue that did not go through the spool", _direct)
+def a_deduplication_id_is_forgotten(sends: DataFrame) -> DataFrame:
+    """A send that was answered with a message which is certainly older than six minutes, so it is lost."""
+    first = F.min("completed").over(Window.partitionBy("queue", "message_id"))
+    late = _direct(sends).withColumn("by", first).where(F.col("invoked") > F.col("by") + _FORGOTTEN)
+    text = sentence("a send was answered with message %s, which had been sent long before", "message_id")
+    return violations(late, text)
+
+
 def _repeated(repeatable: DataFrame) -> DataFrame:
     line = Window.partitionBy("queue", "repeats").orderBy("completed", "agent", "number")
     before = F.lag(F.struct("invoked", "completed", "messages", "ending")).over(line)
@@ -259,15 +293,27 @@ def _limited(received: DataFrame, settings: DataFrame) -> DataFrame:
 @checks("G-SQS-7", level=Level.AUDIT)
 @judges("message of a queue with a redrive policy", _limited)
 def dead_letters_come_after_the_last_receive(received: DataFrame, sends: DataFrame, settings: DataFrame) -> DataFrame:
-    """A message that its queue gave out more often than its policy allows, or gave up before."""
+    """A message that its queue gave out more often than its policy allows, or gave up before, or while it hid it."""
     over = received.where(F.col("attempt") > F.col("most"))
     limits = settings.where(F.col("most").isNotNull())
     sources = limits.select(F.col("queue").alias("source"), F.col("most").alias("limit"))
     sent = _stored(sends).select("message_id", F.col("queue").alias("source")).distinct()
     letters = received.join(sent, "message_id").join(F.broadcast(sources), "source")
-    letters = letters.where((F.col("queue") != F.col("source")) & (F.col("attempt") <= F.col("limit")))
+    letters = letters.where(F.col("queue") != F.col("source"))
+    early = letters.where(F.col("attempt") <= F.col("limit"))
+    held = received.select(
+        "message_id",
+        F.col("queue").alias("source"),
+        F.col("completed").alias("from"),
+        F.col("ending").alias("held_until"),
+    )
+    rest = letters.where(F.col("attempt") > F.col("limit"))
+    hidden = held.join(few(rest), ["message_id", "source"])
+    hidden = hidden.where((F.col("invoked") > F.col("from")) & (F.col("completed") < F.col("held_until")))
     found = violations(
         over, sentence("message %s has the receive count %s, at most %s", "message_id", "attempt", "most")
     )
     text = sentence("message %s is a dead letter with the receive count %s", "message_id", "attempt")
-    return found.unionByName(violations(letters, text))
+    found = found.unionByName(violations(early, text))
+    text = sentence("message %s is a dead letter, while queue %s hides it", "message_id", "source")
+    return found.unionByName(violations(hidden, text))

@@ -19,7 +19,7 @@ class SimpleMqTables(Tables):
     counted: ClassVar[tuple[str, ...]] = ("enqueues", "given", "acknowledged", "stored_queues", "stored_messages")
     flow: ClassVar[tuple[str, ...]] = ("enqueue", "dequeue", "acknowledge")
     _OF_JOURNALS: ClassVar[frozenset[str]] = frozenset(
-        {"calls", "clocks", "tails", "enqueues", "given", "acknowledged", "settings", "meddled", "unseen"}
+        {"calls", "clocks", "tails", "enqueues", "given", "acknowledged", "settings", "meddled", "requeued", "unseen"}
     )
 
     def __init__(self, inputs: Inputs, stored: Stored | None) -> None:
@@ -63,6 +63,12 @@ class SimpleMqTables(Tables):
         """The messages that may have been requeued, or whose visibility timeout may have been changed."""
         rows = self._told(("requeue", "extend"), "acks", "outcome")
         return self._keep(rows.where(F.col("outcome") != "fail").select("message_id").distinct())
+
+    @cached_property
+    def requeued(self) -> DataFrame:
+        """The messages that may have been requeued, and the queues that the calls named."""
+        rows = self._told(("requeue",), "acks", "outcome")
+        return self._keep(rows.where(F.col("outcome") != "fail").select("message_id", "queue").distinct())
 
     @cached_property
     def settings(self) -> DataFrame:

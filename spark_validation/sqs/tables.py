@@ -17,6 +17,7 @@ from ..tables.columns import NEVER, SECOND, few
 #: Maximum difference in speed between the clocks of clients and server.
 DRIFT = 0.999
 _CALL = ("agent", "number", "position", "invoked", "completed")
+_TOUCH = ("queue", "message_id", "invoked", "completed", "seconds", "handle")
 
 
 def is_fifo() -> Column:
@@ -90,8 +91,9 @@ class SqsTables(Tables):
     def received(self) -> DataFrame:
         """Each message of each receive; ``until``: up to when it was certainly hidden, if no call named it since.
 
-        ``repeats``: the id of the attempt, null without one. ``ending``: the same, but ended by calls that may have
-        deleted it or changed its timeout.
+        ``repeats``: the id of the attempt, null without one. ``untouched``: the same, but ended by calls that may have
+        deleted it or changed its timeout. ``ending``: the same, but a change by its handle alone may have lengthened
+        it. ``hidden_until``: the same, but for deletions.
         """
         fields = {
             "deduplication": "transaction_id",
@@ -103,15 +105,8 @@ class SqsTables(Tables):
         timeout = F.coalesce("seconds", "timeout", F.lit(0.0)) * (SECOND * DRIFT)
         rows = rows.withColumn("until", (F.col("invoked") + timeout).cast("bigint"))
         rows = rows.withColumn("repeats", F.when(F.col("asked") != "", F.col("asked"))).drop("asked", "seconds")
-        for name, touched in (("hidden_until", self._hidden), ("ending", self._touched)):
-            times = touched.groupBy("queue", "message_id").agg(
-                F.collect_list(F.struct("completed", F.col("invoked").alias("at"))).alias("touches")
-            )
-            later = F.filter("touches", lambda each: each["completed"] > F.col("invoked"))
-            first = F.array_min(F.transform(later, lambda each: each["at"]))
-            rows = rows.join(few(times), ["queue", "message_id"], "left")
-            rows = rows.withColumn(name, F.least("until", first)).drop("touches")
-        return self._keep(rows)
+        rows = _ended(rows, self._hidden, "hidden_until").drop("untouched")
+        return self._keep(_ended(rows, self._touched, "ending"))
 
     @cached_property
     def given(self) -> DataFrame:
@@ -130,7 +125,7 @@ class SqsTables(Tables):
         calls = self.calls.where((F.col("kind") == "receive") & (F.col("call") == "ok") & (F.col("lease") != ""))
         calls = calls.select("agent", "number", "invoked", "completed", "queue", F.col("lease").alias("repeats"))
         what = F.sort_array(F.collect_list(F.struct("message_id", "attempt"))).alias("messages")
-        got = self.received.groupBy("agent", "number").agg(what, F.min("ending").alias("ending"))
+        got = self.received.groupBy("agent", "number").agg(what, F.min("untouched").alias("ending"))
         return self._keep(calls.where(is_fifo()).join(got, ["agent", "number"], "left"))
 
     @cached_property
@@ -141,15 +136,16 @@ class SqsTables(Tables):
 
     @cached_property
     def _hidden(self) -> DataFrame:
-        """The changes of timeouts that may have had an effect."""
-        rows = self._told("hide", "acks", outcome="outcome")
-        return self._keep(rows.where(F.col("outcome") != "fail").select("queue", "message_id", "invoked", "completed"))
+        """The changes of timeouts that may have had an effect; ``seconds``: the new timeout, if they certainly had."""
+        rows = self._told("hide", "acks", outcome="outcome", handle="lease").where(F.col("outcome") != "fail")
+        rows = rows.withColumn("seconds", F.when(F.col("outcome") == "ok", F.col("seconds")))
+        return self._keep(rows.select(*_TOUCH))
 
     @cached_property
     def _touched(self) -> DataFrame:
         """All calls that may have made a message visible or removed it."""
-        deleted = self.deletions.where(F.col("outcome") != "fail")
-        return self._hidden.unionByName(deleted.select("queue", "message_id", "invoked", "completed"))
+        deleted = self.deletions.where(F.col("outcome") != "fail").withColumn("seconds", F.lit(None).cast("double"))
+        return self._hidden.unionByName(deleted.select(*_TOUCH))
 
     @cached_property
     def gone(self) -> DataFrame:
@@ -176,6 +172,24 @@ class SqsTables(Tables):
             F.sum("there").alias("there"), F.min("at").alias("at"), F.min(F.col("at").isNotNull()).alias("looked_at")
         )
         return self._keep(sums.where("looked_at").drop("looked_at"))
+
+
+def _ended(rows: DataFrame, touched: DataFrame, name: str) -> DataFrame:
+    """Deliveries with the end of the time in which the message was certainly hidden (``name``), and ``untouched``.
+
+    The first touch ends it. If that certainly lengthened the timeout while it still ran, the second one does.
+    """
+    touch = F.struct(F.col("invoked").alias("at"), F.col("completed").alias("by"), "seconds", "handle")
+    times = touched.groupBy("queue", "message_id").agg(F.collect_list(touch).alias("touches"))
+    later = F.sort_array(F.filter("touches", lambda each: each["by"] > F.col("invoked")))
+    rows = rows.join(few(times), ["queue", "message_id"], "left").withColumn("touches", later)
+    rows = rows.withColumn("first", F.get("touches", F.lit(0))).withColumn("second", F.get("touches", F.lit(1)))
+    alone = (F.col("first.at") > F.col("completed")) & (F.col("first.by") < F.col("until"))
+    by_it = F.col("repeats").isNull() & (F.col("first.handle") == F.col("attempt").cast("string"))
+    longer = (F.col("first.at") + F.col("first.seconds") * (SECOND * DRIFT)).cast("bigint")
+    rows = rows.withColumn("untouched", F.least("until", "first.at"))
+    lengthened = F.when(alone & by_it & longer.isNotNull(), F.least(longer, "second.at"))
+    return rows.withColumn(name, F.coalesce(lengthened, "untouched")).drop("touches", "first", "second")
 
 
 def family(queue: str, dead: dict[str, str]) -> str:

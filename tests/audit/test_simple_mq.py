@@ -135,6 +135,37 @@ def _dead_letter_requeued(rows: Rows) -> None:
     rows.change("q-dlq", counted=counts[f"{rows.name}.q-dlq"] - 1)
 
 
+def _lost(rows: Rows) -> None:
+    rows.messages = [each for each in rows.messages if each.message_id != f"{rows.name}.4"]
+    rows.change(counted=next(each.counted for each in rows.queues if each.queue == f"{rows.name}.q") - 1)
+
+
+def _told(rows: Rows, kind: Any, queue: str = "q") -> None:
+    item = AckItem(f"{rows.name}.{queue}", "", f"{rows.name}.4", outcome="ok", message_id=f"{rows.name}.4")
+    rows.add(Call(run="run", agent=rows.name, number=0, kind=kind, sent=1, answered=2, acks=(item,)))
+
+
+def _extended_and_lost(rows: Rows) -> None:
+    _lost(rows)
+    _told(rows, "extend")
+
+
+def _requeued_and_lost(rows: Rows) -> None:
+    _lost(rows)
+    _told(rows, "requeue")
+    _told(rows, "requeue", "q-dlq")
+
+
+def _requeued_to_a_deleted_queue(rows: Rows) -> None:
+    """No fault: it went with that queue."""
+    _lost(rows)
+    _told(rows, "requeue", "deleted")
+
+
+def _above_the_maximum(rows: Rows) -> None:
+    rows.change_message("4", delivery_count=9)
+
+
 #: What only the database shows, and the audits that have to see it.
 STORED: dict[Callable[[Rows], None], set[str]] = {
     _overfull: {"no_queue_is_above_its_size"},
@@ -146,6 +177,10 @@ STORED: dict[Callable[[Rows], None], set[str]] = {
     _still_there: {"what_is_acked_is_gone"},
     _lower_count: {"delivery_counts_rise_by_one"},
     _dead_letter_requeued: set(),
+    _extended_and_lost: {"nothing_is_lost"},
+    _requeued_and_lost: {"nothing_is_lost"},
+    _requeued_to_a_deleted_queue: set(),
+    _above_the_maximum: {"delivery_counts_rise_by_one"},
 }
 
 

@@ -81,7 +81,7 @@ class Rows:
 
     def receive(
         self, queue: str, at: float, numbers: list[int], *, counts: list[int] | None = None,
-        attempt_id: str | None = None, of: str | None = None, answered: float | None = None,
+        attempt_id: str | None = None, of: str | None = None, answered: float | None = None, batch: int = 10,
     ) -> None:  # fmt: skip
         source = of or queue
         got = tuple(
@@ -94,7 +94,7 @@ class Rows:
         )  # fmt: skip
         more = {} if answered is None else {"answered": int(answered * _S)}
         lease = None if attempt_id is None else f"{self.name} {attempt_id}"
-        self.add("receive", queue, at, deliveries=got, lease=lease, **more)
+        self.add("receive", queue, at, deliveries=got, lease=lease, batch=batch, **more)
 
     def delete(self, queue: str, at: float, number: int, *, count: int = 1, of: str | None = None, **more: Any) -> None:
         fields = {"lease": f"{count}", "outcome": "ok", "message_id": self.id(of or queue, number), **more}
@@ -102,7 +102,7 @@ class Rows:
         self.add("delete", queue, at, acks=(item,), outcome=item.outcome)
 
     def hide(self, queue: str, at: float, number: int, seconds: float, **more: Any) -> None:
-        item = AckItem(self.of(queue), "", "", message_id=self.id(queue, number), outcome="ok", **more)
+        item = AckItem(self.of(queue), "", "", message_id=self.id(queue, number), **{"outcome": "ok", **more})
         self.add("hide", queue, at, acks=(item,), lease_seconds=seconds)
 
     def without(self, kind: str, queue: str, number: int) -> None:
@@ -143,6 +143,22 @@ _HIDDEN, _ORDER, _BESIDE, _ONCE = (
     "a_deduplication_id_has_one_message",
 )  # fmt: skip
 _SAME, _LETTERS = "a_repeated_receive_has_the_same_messages", "dead_letters_come_after_the_last_receive"
+_MORE, _FORGOTTEN = "no_receive_has_more_than_it_wants", "a_deduplication_id_is_forgotten"
+
+
+def _lengthened(rows: Rows, number: int, **hide: Any) -> None:
+    """A message that is received at 40, and hidden from 41 until 101."""
+    rows.send("q", number, 8)
+    rows.receive("q", 40, [number])
+    rows.hide("q", 41, number, 60.0, **{"lease": "1", **hide})
+
+
+def _asked_for_one(rows: Rows) -> None:
+    rows.calls = [
+        msgspec.structs.replace(call, batch=1) if len(call.deliveries) > 1 and not call.lease else call
+        for call in rows.calls
+    ]
+
 
 #: The audit, and what it alone must notice.
 FAULTS: dict[str, tuple[str, Change]] = {
@@ -250,6 +266,35 @@ FAULTS: dict[str, tuple[str, Change]] = {
             rows.delete("dead", 52, 6, count=2, of="q"),
         ),
     ),
+    "given up while it was hidden": (
+        _LETTERS,
+        lambda rows: _steps(
+            rows.send("q", 6, 8),
+            rows.receive("q", 40, [6]),
+            rows.receive("dead", 44, [6], counts=[3], of="q"),
+            rows.delete("dead", 45, 6, count=3, of="q"),
+        ),
+    ),
+    "received before it was sent": (
+        _SENT,
+        lambda rows: _steps(rows.receive("q", 2, [6]), rows.send("q", 6, 8), rows.delete("q", 9, 6)),
+    ),
+    "more than asked for": (_MORE, _asked_for_one),
+    "taken for a duplicate after five minutes": (_FORGOTTEN, lambda rows: rows.send("q.fifo", 9, 400, group="h")),
+    "received within a lengthened timeout": (
+        _HIDDEN,
+        lambda rows: _steps(
+            _lengthened(rows, 6), rows.receive("q", 80, [6], counts=[2]), rows.delete("q", 81, 6, count=2)
+        ),
+    ),
+    "deleted within a lengthened timeout, and received again": (
+        _AGAIN,
+        lambda rows: _steps(_lengthened(rows, 6), rows.delete("q", 55, 6), rows.receive("q", 120, [6], counts=[2])),
+    ),
+    "deleted within a lengthened timeout, and left": (
+        _LEFT,
+        lambda rows: _steps(_lengthened(rows, 6), rows.delete("q", 55, 6), rows.add("left", "q", 61, batch=1)),
+    ),
 }
 
 
@@ -262,12 +307,59 @@ def _unanswered(rows: Rows) -> None:
     rows.delete("q", 36, 7, outcome="unknown")
 
 
+def _short_again(rows: Rows) -> None:
+    """Lengthened, and then shortened."""
+    _lengthened(rows, 6)
+    rows.hide("q", 43, 6, 0.0, lease="1")
+    rows.receive("q", 45, [6], counts=[2])
+    rows.delete("q", 46, 6, count=2)
+
+
+def _maybe_lengthened(rows: Rows, **hide: Any) -> None:
+    """By a change that may have had no effect."""
+    _lengthened(rows, 6, **hide)
+    rows.delete("q", 55, 6)
+    rows.receive("q", 60, [6], counts=[2])
+    rows.delete("q", 61, 6, count=2)
+
+
+def _lengthened_too_late(rows: Rows) -> None:
+    rows.send("q", 6, 8)
+    rows.receive("q", 40, [6])
+    rows.hide("q", 53, 6, 60.0, lease="1")
+    rows.receive("q", 57, [6], counts=[2])
+    rows.delete("q", 58, 6, count=2)
+
+
 #: What looks like a fault and is none.
 EXPLAINED: dict[str, Change] = {
+    "shortened again": _short_again,
+    "lengthened by an unknown handle": lambda rows: _maybe_lengthened(rows, lease=None),
+    "lengthened by another handle": lambda rows: _maybe_lengthened(rows, lease="2"),
+    "lengthened without an answer": lambda rows: _maybe_lengthened(rows, outcome="unknown"),
+    "lengthened too late": _lengthened_too_late,
+    "given up after it was made visible": lambda rows: _steps(
+        rows.send("q", 6, 8),
+        rows.receive("q", 40, [6], counts=[2]),
+        rows.hide("q", 41, 6, 0.0, lease="2"),
+        rows.receive("dead", 44, [6], counts=[3], of="q"),
+        rows.delete("dead", 45, 6, count=3, of="q"),
+    ),
+    "sent before without an answer": lambda rows: _steps(
+        rows.send("q.fifo", 6, 1, outcome="unknown", message_id=None),
+        rows.receive("q.fifo", 3, [6]),
+        rows.delete("q.fifo", 4, 6),
+        rows.send("q.fifo", 6, 8),
+    ),
+    "a repetition that asks for less": lambda rows: rows.receive(
+        "q.fifo", 12.55, [1, 2], attempt_id="once", answered=12.8, batch=1
+    ),
+    "a late duplicate": lambda rows: rows.send("q.fifo", 9, 340, group="h"),
+    "a late duplicate in the spool": lambda rows: rows.send("q.fifo", 9, 400, group="h", spooled=True),
     "nothing": lambda rows: None,
     "without answers": _unanswered,
     "made visible": lambda rows: _steps(
-        rows.hide("q", 20.6, 3, 0.0),
+        rows.hide("q", 20.6, 3, 0.0, lease="1"),
         rows.receive("q", 22, [3], counts=[2]),
         rows.without("receive", "q", 4),
         rows.receive("q", 31, [4]),
