@@ -7,6 +7,7 @@ does to the group would not reach its partitions there. A shard that is down get
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import compress
 
 from msgspec import Struct
 
@@ -32,11 +33,18 @@ def is_known(context: Context, pop: Pop) -> bool:
     return context.cache.known_group(pop.queue, None, pop.group) is not None
 
 
-async def begin(contexts: Mapping[int, Context], pop: Pop) -> None:
-    """Lets the group of a pop begin on all shards that are available, on each queue of the pop."""
+async def begin(contexts: Mapping[int, Context], pop: Pop) -> Sequence[Context]:
+    """Lets the group of a pop begin on all shards that are available, on each queue of the pop.
+
+    Returns:
+        Of a pop of one queue: the shards on which the group has begun. A pop that makes the group itself would begin
+        there at the time at which that shard is back.
+    """
     available = [context for context in contexts.values() if not context.unavailable]
-    queues = [pop.queue] if pop.queue else await _matching(available, pop)
-    await asyncio.gather(*[_begin(available, queue, pop) for queue in queues])
+    if pop.queue:
+        return await _begin(available, pop.queue, pop)
+    await asyncio.gather(*[_begin(available, queue, pop) for queue in await _matching(available, pop)])
+    return available
 
 
 async def _matching(contexts: Sequence[Context], pop: Pop) -> list[str]:
@@ -47,15 +55,17 @@ async def _matching(contexts: Sequence[Context], pop: Pop) -> list[str]:
     return sorted({queue for queues in found if not isinstance(queues, BaseException) for queue, _ in queues})
 
 
-async def _begin(contexts: Sequence[Context], queue: str, pop: Pop) -> None:
+async def _begin(contexts: Sequence[Context], queue: str, pop: Pop) -> Sequence[Context]:
     if all(context.cache.known_group(queue, None, pop.group) is not None for context in contexts):
-        return
+        return contexts
     found = await _look_at_all(contexts, queue, pop.group)
     if pop.group == QUEUE_MODE and not any(each.queue_id for _, each in found):
-        return  # a pop of an unknown queue leaves no trace
-    beginning = await _beginning([context for context, each in found if each.grp_id is not None], queue, pop)
+        return contexts  # a pop of an unknown queue leaves no trace
+    have = [context for context, each in found if each.grp_id is not None]
+    beginning = await _beginning(have, queue, pop)
     lack = [context for context, each in found if each.grp_id is None]
-    await asyncio.gather(*[_subscribe(context, queue, pop.group, beginning) for context in lack])
+    made = await asyncio.gather(*[_subscribe(context, queue, pop.group, beginning) for context in lack])
+    return [*have, *compress(lack, made)]
 
 
 async def _look_at_all(contexts: Sequence[Context], queue: str, group: str) -> list[tuple[Context, Subscription]]:
@@ -90,8 +100,8 @@ async def _beginning(have: Sequence[Context], queue: str, pop: Pop) -> Beginning
     return Beginning(pop.mode, pop.since)
 
 
-async def _subscribe(context: Context, queue: str, group: str, beginning: Beginning) -> None:
-    """Makes a group, and its queue. What fails here is done by the pop itself, or by the next one."""
+async def _subscribe(context: Context, queue: str, group: str, beginning: Beginning) -> bool:
+    """Makes a group, and its queue; ``False``: that failed, and the next pop will try it."""
     try:
         made = await context.past_locks(
             lambda: context.database.subscribe(
@@ -99,6 +109,7 @@ async def _subscribe(context: Context, queue: str, group: str, beginning: Beginn
             )
         )
     except QueenError:
-        return
+        return False
     if made.unfinished:
         context.unfinished.add((queue, group))
+    return True

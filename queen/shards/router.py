@@ -7,7 +7,6 @@ shard. A pop that names no partition looks at one shard after another, and waits
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -36,6 +35,8 @@ log = logging.getLogger("queen.engine")
 
 #: A pop goes on to the next shard if one has not answered for so long; it may have failed.
 _SLOW_S = 0.5
+#: The pause of a long poll whose group cannot begin, in seconds.
+_PAUSE_S = 0.25
 #: What goes to the shard of a number, not of a name.
 _OF_LEASES = (JobType.ACK, JobType.RENEW_LEASE)
 _CHANGING = "The list of databases is being changed, and the partition cannot be made yet: try again"
@@ -95,6 +96,7 @@ class Router:
         self._whole: dict[Job, JobTaker] = {}
         self._working: dict[Job, asyncio.Task[None]] = {}
         self._turn = count()
+        self._released = False
 
     def begin(self, shards: Shards) -> None:
         """Takes the engines, which need ``answered`` when they are made."""
@@ -147,6 +149,7 @@ class Router:
 
     def release_waiters(self) -> None:
         """Answers all long polls without messages."""
+        self._released = True
         for engine in self._shards.engines.values():
             engine.release_waiters()
 
@@ -267,7 +270,9 @@ class Router:
         first = next(self._turn) % len(slots)
         slots = [*slots[first:], *slots[:first]]
         if pop.wait_ms:
-            return await self._wait_anywhere([*slots, *(s for s in self._slots if s not in slots)], pop, job)
+            # Of a pop by namespace or task, nobody can tell whether its groups have begun on a shard that is down.
+            down = [slot for slot in self._slots if slot not in slots] if pop.queue else []
+            return await self._wait_anywhere([*slots, *down], pop, job)
         problems = []
         for slot in slots:
             try:
@@ -282,9 +287,18 @@ class Router:
         return Popped()
 
     async def _pop_there(self, slot: int, pop: Pop) -> Popped:
-        """The messages of a pop on one shard."""
-        await self._begin(slot, pop)
-        part = self._send(slot, JobType.POP, pop)
+        """The messages of a pop on one shard.
+
+        Raises:
+            DatabaseUnavailableError: its group cannot begin there yet, and the pop does not wait.
+        """
+        until = self._loop.time() + pop.wait_ms / 1000
+        while not await self._has_begun(slot, pop):
+            if not pop.wait_ms:
+                raise DatabaseUnavailableError("The consumer group cannot begin: its database is unavailable")
+            if not await self._paused(until):
+                return Popped()
+        part = self._send(slot, JobType.POP, structs.replace(pop, wait_ms=self._left_ms(until)) if pop.wait_ms else pop)
         try:
             await asyncio.wait([part.future])  # unlike `await`, this leaves the future to the engine if it is cancelled
         except asyncio.CancelledError:
@@ -292,9 +306,20 @@ class Router:
             raise
         return part.future.result()  # type: ignore[no-any-return]
 
-    async def _begin(self, slot: int, pop: Pop) -> None:
-        if pop.queue and not is_known(self._shards.contexts[slot], pop):
-            await begin(self._shards.contexts, pop)
+    async def _has_begun(self, slot: int, pop: Pop) -> bool:
+        """Whether the group of a pop has begun on a shard: there before, or now."""
+        context = self._shards.contexts[slot]
+        return not pop.queue or is_known(context, pop) or context in await begin(self._shards.contexts, pop)
+
+    async def _paused(self, until: float) -> bool:
+        """Lets a long poll pause; ``False``: it is over."""
+        if self._released or self._loop.time() >= until:
+            return False
+        await asyncio.sleep(_PAUSE_S)
+        return True
+
+    def _left_ms(self, until: float) -> int:
+        return max(int(1000 * (until - self._loop.time())), 1)
 
     async def _wait_anywhere(self, slots: Sequence[int], pop: Pop, job: Job | None) -> Popped:
         """Looks at one shard after another, and waits on those that had nothing: the first with messages answers.
@@ -305,7 +330,10 @@ class Router:
         parts: list[Part] = []
         winner: Part | None = None
         try:
-            winner = await self._ask_in_turn(slots, pop, job, parts)
+            until = self._loop.time() + pop.wait_ms / 1000
+            winner = await self._ask_in_turn(slots, pop, job, parts, until)
+            while not parts and await self._paused(until):
+                winner = await self._ask_in_turn(slots, pop, job, parts, until)
             while winner is None and (waiting := [part.future for part in parts if not part.future.done()]):
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 winner = _with_messages(parts)
@@ -321,13 +349,18 @@ class Router:
         acked: Acked = await self._send(winner.slot, JobType.ACK, ack_of(popped, pop.group)).future
         return acknowledged(popped, acked)
 
-    async def _ask_in_turn(self, slots: Sequence[int], pop: Pop, job: Job | None, parts: list[Part]) -> Part | None:
-        """Adds a part for one shard after another, until one has messages."""
-        until = self._loop.time() + pop.wait_ms / 1000
+    async def _ask_in_turn(
+        self, slots: Sequence[int], pop: Pop, job: Job | None, parts: list[Part], until: float
+    ) -> Part | None:
+        """Adds a part for one shard after another, until one has messages.
+
+        None for a shard that is down and does not have the group yet: the part would make it when the shard is back,
+        and the group would miss what was stored there before.
+        """
         for slot in slots:
-            with suppress(QueenError):
-                await self._begin(slot, pop)
-            left_ms = max(int(1000 * (until - self._loop.time())), 1)
+            if not await self._has_begun(slot, pop):
+                continue
+            left_ms = self._left_ms(until)
             # Several shards may find messages, and what is acknowledged could not be given back.
             part = self._send(slot, JobType.POP, structs.replace(pop, wait_ms=left_ms, auto_ack=False))
             part.client = job.client if job is not None else None  # each shard shows who waits
@@ -365,7 +398,7 @@ def _with_messages(parts: Sequence[Part]) -> Part | None:
 def _nothing(parts: Sequence[Part]) -> Popped:
     """The answer of parts that have ended without messages; raises an error if all have failed."""
     problems = [problem for part in parts if (problem := part.future.exception())]
-    if len(problems) == len(parts):
+    if problems and len(problems) == len(parts):
         raise problems[0]
     return Popped()
 
