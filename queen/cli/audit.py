@@ -40,6 +40,7 @@ _STYLES = {"valid": "green", "invalid": "bold red", "unknown": "yellow"}
 _INSTALL = "Modules for audits are missing. Install them with: python3 -m pip install 'queen-for-python[audit]'"
 #: A Path has one slash where s3a://bucket has two.
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_INTERRUPTED = "interrupted: nothing was written"
 _SPARK = frozenset({"pyspark", "py4j", "pysail", "grpc", "grpc_status", "google", "pyarrow", "numpy", "pandas"})
 
 audit = typer.Typer(name="audit", invoke_without_command=True)
@@ -334,11 +335,20 @@ def explained() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        raise FailedError("interrupted: nothing was written", ExitCode.INTERRUPTED) from None
+        raise FailedError(_INTERRUPTED, ExitCode.INTERRUPTED) from None
     except ModuleNotFoundError as problem:
         raise UsageError(_INSTALL if (problem.name or "").partition(".")[0] in _SPARK else problem) from None
     except (AuditError, QueenError, ValueError, OSError) as problem:
+        if _was_interrupted(problem):
+            raise FailedError(_INTERRUPTED, ExitCode.INTERRUPTED) from None
         raise UsageError(problem) from None
+
+
+def _was_interrupted(problem: BaseException | None) -> bool:
+    """Whether an error is the consequence of a signal: a library that it ends as well may be the first to fail."""
+    while problem is not None and not isinstance(problem, KeyboardInterrupt):
+        problem = problem.__cause__ or problem.__context__
+    return problem is not None
 
 
 def show(made: "Report") -> None:

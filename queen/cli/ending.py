@@ -24,21 +24,17 @@ def begin() -> None:
 def interruptible() -> Iterator[None]:
     """SIGINT and SIGTERM raise KeyboardInterrupt, even if a shell made its background jobs ignore SIGINT.
 
-    An error after the signal is its consequence: a library that the signal ends as well may be the first to fail.
+    By Python's own handler: asyncio cancels its task only where it finds that.
     """
-    came: list[int] = []
-
-    def interrupt(number: int, _frame: object) -> NoReturn:
-        came.append(number)
-        raise KeyboardInterrupt
-
-    before = [(number, signal.signal(number, interrupt)) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = [
+        (number, signal.signal(number, handler))
+        for number, handler in (
+            (signal.SIGINT, signal.default_int_handler),
+            (signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT)),
+        )
+    ]
     try:
         yield
-    except Exception:
-        if came:
-            raise KeyboardInterrupt from None
-        raise
     finally:
         for number, handler in before:
             signal.signal(number, handler)
