@@ -36,7 +36,7 @@ log = logging.getLogger("queen.engine")
 #: A pop goes on to the next shard if one has not answered for so long; it may have failed.
 _SLOW_S = 0.5
 #: The pause of a long poll whose group cannot begin, in seconds.
-_PAUSE_S = 0.25
+_PAUSE_S = 0.5
 #: What goes to the shard of a number, not of a name.
 _OF_LEASES = (JobType.ACK, JobType.RENEW_LEASE)
 _CHANGING = "The list of databases is being changed, and the partition cannot be made yet: try again"
@@ -270,7 +270,7 @@ class Router:
         first = next(self._turn) % len(slots)
         slots = [*slots[first:], *slots[:first]]
         if pop.wait_ms:
-            # Of a pop by namespace or task, nobody can tell whether its groups have begun on a shard that is down.
+            # A shard that is down is not asked for a namespace or task: it is unknown which groups have begun there.
             down = [slot for slot in self._slots if slot not in slots] if pop.queue else []
             return await self._wait_anywhere([*slots, *down], pop, job)
         problems = []

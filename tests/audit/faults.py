@@ -270,7 +270,7 @@ def passed_over(scene: Scene, place: int) -> Expected:
 
 
 def finished_ahead(scene: Scene, place: int) -> Expected:
-    """The cursor says so of a message that nobody has finished, and of those behind it."""
+    """A message that no consumer finished counts as done ahead of the cursor, like those after it."""
     scene.cursor("b", acked=place - 1, ahead=(Offsets(place, MESSAGES - 1),))
     return passed_over(scene, place)
 
